@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from holdfast.orchestrator.loop import Orchestrator
 from holdfast.pacing import CrowdingMonitor
 from holdfast.services import Services, Switchboard
 from holdfast.settings import Settings
+from holdfast.store.installation import PostgresInstallation
 from holdfast.store.listener import SIGNAL, TASK, Listener
 from holdfast.store.payloads import Payloads
 from holdfast.store.postgres import PostgresStore
@@ -149,7 +151,14 @@ def new_web_server(url: str, settings: Settings) -> tuple[WebServer, PostgresSto
     from holdfast.service.state import ServiceState
 
     store = PostgresStore(url, "holdfast api", payloads=open_payloads(settings), readers=settings.api_readers)
-    state = ServiceState(store, settings.public_url, settings.body_limit_bytes)
+    store.share_commits()
+    state = ServiceState(
+        store,
+        settings.public_url,
+        settings.body_limit_bytes,
+        allow_bootstrap=settings.allow_bootstrap,
+        open_installation=partial(_installation, url),
+    )
     server = WebServer(
         build_app(state),
         settings.host,
@@ -160,6 +169,15 @@ def new_web_server(url: str, settings: Settings) -> tuple[WebServer, PostgresSto
         trusted_proxies=settings.trusted_proxies,
     )
     return server, store
+
+
+@asynccontextmanager
+async def _installation(url: str) -> AsyncIterator[PostgresInstallation]:
+    installation = PostgresInstallation(url)
+    try:
+        yield installation
+    finally:
+        await installation.close()
 
 
 class _Stores:

@@ -14,6 +14,7 @@ from typing import Any
 
 from holdfast.client_gates import Bound, Gates
 from holdfast.client_identities import Identities
+from holdfast.client_submissions import Submissions, Workflows
 from holdfast.define.definition import Definition
 from holdfast.errors import Unreachable
 from holdfast.operations import (
@@ -26,6 +27,7 @@ from holdfast.operations import (
     verbs,
     watching,
 )
+from holdfast.operations.marks import check_marks
 from holdfast.operations.scope import Scope
 from holdfast.operations.submitting import Submission
 from holdfast.operations.verbs import ANSWER_SECONDS, Plan, Verb, VerbRequest, VerbResult
@@ -62,15 +64,19 @@ class _Reads(Bound):
         until: datetime | None = None,
         key: str | None = None,
         code: str | None = None,
+        fingerprint: str | None = None,
         labels: Mapping[str, str] | None = None,
+        correlation_id: str | None = None,
+        text: str | None = None,
         unacknowledged: bool = False,
         limit: int = reading.PAGE_LENGTH,
         after: str | None = None,
     ) -> JobPage:
         """One page of jobs, newest first; `after` is the cursor of the page before.
 
-        `code` finds jobs in which something failed with it; `unacknowledged` finds failed and partial jobs that no
-        person has acknowledged.
+        `code` and `fingerprint` find jobs in which something failed with it; `unacknowledged` finds failed and partial
+        jobs that no person has acknowledged. `text` is the beginning or the end of an id, a key, or the beginning of a
+        correlation id or a workflow id.
         """
         return await reading.jobs(
             self._scope,
@@ -81,7 +87,10 @@ class _Reads(Bound):
             until=until,
             key=key,
             code=code,
+            fingerprint=fingerprint,
             labels=labels,
+            correlation_id=correlation_id,
+            text=text,
             unacknowledged=unacknowledged,
             limit=limit,
             after=after,
@@ -222,7 +231,7 @@ class _Data(Bound):
         await data.fetch_artifact(self._scope, self._store, job_id, artifact, target)
 
 
-class Client(_Reads, _Data, Gates, Identities):
+class Client(_Reads, _Data, Gates, Identities, Submissions, Workflows):
     """An asynchronous client of one database: `async with Client.connect(url) as client: …`."""
 
     @classmethod
@@ -249,6 +258,9 @@ class Client(_Reads, _Data, Gates, Identities):
         resume: bool = False,
         force: bool = False,
         labels: Mapping[str, str] | None = None,
+        correlation_id: str | None = None,
+        external_ids: Mapping[str, str] | None = None,
+        callback_url: str | None = None,
         like: str | None = None,
         refuse_changed: bool = False,
     ) -> Submission:
@@ -256,7 +268,8 @@ class Client(_Reads, _Data, Gates, Identities):
 
         With `resume` a job that failed, is partial or was cancelled continues where it stopped. With `force` a new job
         is made, and the one before stays as it is. `like` is a job whose inputs are used where `inputs` has none. With
-        `refuse_changed` a job that has ended and was made by another definition is refused.
+        `refuse_changed` a job that has ended and was made by another definition is refused. Labels, `correlation_id`,
+        `external_ids` and `callback_url` are no part of what makes two submissions the same: those of the first hold.
         """
         return await submitting.submit(
             self._scope,
@@ -268,6 +281,7 @@ class Client(_Reads, _Data, Gates, Identities):
             resume=resume,
             force=force,
             labels=labels,
+            marks=check_marks(correlation_id, external_ids, callback_url),
             like=like,
             refuse_changed=refuse_changed,
         )

@@ -115,6 +115,8 @@ EVENTS: dict[str, Event] = {
         " look. `kind`: the duty; `count`: how many; `since`: when it began or was noted.",
         ("severity", "kind", "job", "node", "count", "since", "action", "item", "reason"),
     ),
+    # The HTTP service
+    "app_left_out": Event(ERROR, "The routes of an app cannot be served; all others are.", ("app", "reason")),
     # The store
     "payload_unavailable": Event(WARNING, "A large value cannot be read or written now.", ("reason",)),
     "payloads_left_behind": Event(

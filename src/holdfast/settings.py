@@ -60,6 +60,7 @@ class Settings(BaseModel):
     root_path: str = Field("", pattern=r"^(/[^\s/]+)*$")
     trusted_proxies: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ()
+    allow_bootstrap: bool = False
     api_connections: int = Field(1000, ge=1, le=100_000)
     api_readers: int = Field(8, ge=1, le=100)
     body_limit_bytes: int = Field(8 * 1024 * 1024, ge=1024, le=1 << 30)

@@ -23,6 +23,7 @@ from holdfast.private_loop import PrivateLoop
 from holdfast.store.records import NewJob, SignalAnswer
 from holdfast.sync_client_gates import Face, SyncGates
 from holdfast.sync_client_identities import SyncIdentities
+from holdfast.sync_client_submissions import SyncSubmissions, SyncWorkflows
 from holdfast.views.data import Checkpoint, DataValue, TaskResult
 from holdfast.views.definitions import JobDefinition
 from holdfast.views.fleet import Fleet
@@ -55,15 +56,19 @@ class _Reads(Face):
         until: datetime | None = None,
         key: str | None = None,
         code: str | None = None,
+        fingerprint: str | None = None,
         labels: Mapping[str, str] | None = None,
+        correlation_id: str | None = None,
+        text: str | None = None,
         unacknowledged: bool = False,
         limit: int = reading.PAGE_LENGTH,
         after: str | None = None,
     ) -> JobPage:
         """One page of jobs, newest first; `after` is the cursor of the page before.
 
-        `code` finds jobs in which something failed with it; `unacknowledged` finds failed and partial jobs that no
-        person has acknowledged.
+        `code` and `fingerprint` find jobs in which something failed with it; `unacknowledged` finds failed and partial
+        jobs that no person has acknowledged. `text` is the beginning or the end of an id, a key, or the beginning of a
+        correlation id or a workflow id.
         """
         return self._loop.run(
             self._client.jobs(
@@ -73,7 +78,10 @@ class _Reads(Face):
                 until=until,
                 key=key,
                 code=code,
+                fingerprint=fingerprint,
                 labels=labels,
+                correlation_id=correlation_id,
+                text=text,
                 unacknowledged=unacknowledged,
                 limit=limit,
                 after=after,
@@ -208,7 +216,7 @@ class _Data(Face):
         self._loop.run(self._client.fetch_artifact(job_id, artifact, target))
 
 
-class SyncClient(_Reads, _Data, SyncGates, SyncIdentities):
+class SyncClient(_Reads, _Data, SyncGates, SyncIdentities, SyncSubmissions, SyncWorkflows):
     """A synchronous client of one database: `with SyncClient.connect(url) as client: …`."""
 
     @classmethod
@@ -242,6 +250,9 @@ class SyncClient(_Reads, _Data, SyncGates, SyncIdentities):
         resume: bool = False,
         force: bool = False,
         labels: Mapping[str, str] | None = None,
+        correlation_id: str | None = None,
+        external_ids: Mapping[str, str] | None = None,
+        callback_url: str | None = None,
         like: str | None = None,
         refuse_changed: bool = False,
     ) -> Submission:
@@ -249,7 +260,8 @@ class SyncClient(_Reads, _Data, SyncGates, SyncIdentities):
 
         With `resume` a job that failed, is partial or was cancelled continues where it stopped. With `force` a new job
         is made, and the one before stays as it is. `like` is a job whose inputs are used where `inputs` has none. With
-        `refuse_changed` a job that has ended and was made by another definition is refused.
+        `refuse_changed` a job that has ended and was made by another definition is refused. Labels, `correlation_id`,
+        `external_ids` and `callback_url` are no part of what makes two submissions the same: those of the first hold.
         """
         return self._loop.run(
             self._client.submit(
@@ -260,6 +272,9 @@ class SyncClient(_Reads, _Data, SyncGates, SyncIdentities):
                 resume=resume,
                 force=force,
                 labels=labels,
+                correlation_id=correlation_id,
+                external_ids=external_ids,
+                callback_url=callback_url,
                 like=like,
                 refuse_changed=refuse_changed,
             )

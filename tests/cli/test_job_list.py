@@ -154,3 +154,32 @@ def test_the_labels_of_a_job_are_shown(database: Command) -> None:
     again = database("submit", "slow.yaml", "--label", "team=roads")
     assert "The job keeps the labels that it has" in again.err
     assert database("status", "--json").json["jobs"][0]["labels"] == {"team": "maps", "day": "2026-11-16"}
+
+
+def test_a_job_keeps_the_ids_of_its_first_submission(database: Command) -> None:
+    marks = ("--correlation-id", "order 1", "--external-id", "gateway=4711", "--callback-url", "https://host.example/x")
+    job = database("status", submitted(database, "slow.yaml", *marks), "--json").json
+    assert (job["correlation_id"], job["external_ids"]) == ("order 1", {"gateway": "4711"})
+    assert job["callback_url"] == "https://host.example/x"
+    assert "Ids       correlation id order 1, gateway=4711" in database("status", job["job_id"]).out
+    again = database("submit", "slow.yaml", "--external-id", "gateway=1")
+    assert "The job keeps the ids and the callback that it has" in again.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--external-id", "gateway"), "--external-id: 'gateway' has no '='"),
+        (("--external-id", "a=1", "--external-id", "a=2"), "--external-id: a stands twice"),
+        (("--external-id", "a b=1"), "'a b' is not the namespace of an external id"),
+        (("--correlation-id", ""), "'' is not a correlation id"),
+        (("--callback-url", "host"), "The callback_url is not a URL that can be called"),
+    ],
+)
+def test_wrong_ids_are_refused_before_anything_is_done(
+    command: Command, tmp_path: Path, flags: tuple[str, ...], message: str
+) -> None:
+    answer = command("submit", "slow.yaml", *flags)
+    assert answer.code == 2
+    assert message in answer.err
+    assert not (tmp_path / ".holdfast").exists()

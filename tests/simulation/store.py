@@ -343,7 +343,8 @@ class ModelStore:
 
     async def job_facts(self, job_ids: Sequence[str]) -> dict[str, JobFacts]:
         await step()
-        return {j: JobFacts(*(self.db.jobs[j][key] for key in JobFacts._fields)) for j in job_ids}
+        known = ("generation", "inputs", "definition_hash", "tenant")
+        return {j: JobFacts(*(self.db.jobs[j][key] for key in known)) for j in job_ids}
 
     async def results_page(self, job_id: str, node: str, after: int, until: int, limit: int) -> list[ItemResult] | None:
         await step()

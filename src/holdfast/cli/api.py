@@ -30,8 +30,10 @@ KEY_FILE = "admin.key"
 LIBRARIES = ("fastapi", "uvicorn")
 
 
-def serve_api(*, host: str | None, port: int | None, as_json: bool, target: Target) -> int:
-    settings = begin(target, is_service=True, host=host, port=port)
+def serve_api(
+    *, host: str | None, port: int | None, allow_bootstrap: bool | None, as_json: bool, target: Target
+) -> int:
+    settings = begin(target, is_service=True, host=host, port=port, allow_bootstrap=allow_bootstrap)
     return drive(_serve_api(settings, as_json=as_json))
 
 

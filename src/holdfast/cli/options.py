@@ -179,3 +179,22 @@ Labels = Annotated[list[str], typer.Option("--label", metavar="NAME=VALUE", help
 WorkflowFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="Workflow file: YAML, or Python (flow.py, flow.py:NAME).")
 ]
+CorrelationId = Annotated[
+    str | None,
+    typer.Option("--correlation-id", metavar="ID", help="What you call the things of one cause, to find the job."),
+]
+ExternalIds = Annotated[
+    list[str],
+    typer.Option("--external-id", metavar="NAMESPACE=VALUE", help="Id of the job in another system; may be repeated."),
+]
+CallbackUrl = Annotated[
+    str | None, typer.Option("--callback-url", metavar="URL", help="Address to call back; it is stored with the job.")
+]
+Priority = Annotated[
+    int,
+    typer.Option("--priority", metavar="N", min=-1000, max=1000, help="Tasks of jobs with a higher number run first."),
+]
+AllowBootstrap = Annotated[
+    bool,
+    typer.Option("--allow-bootstrap", help="Let administrators of the installation make and drop the schema by HTTP."),
+]

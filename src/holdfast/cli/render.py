@@ -111,6 +111,10 @@ def job_card(
         parts.append(_line("Queued", f"{wait} before the first task began"))
     if job.labels:
         parts.append(_line("Labels", " ".join(f"{name}={text}" for name, text in sorted(job.labels.items()))))
+    ids = [f"correlation id {job.correlation_id}"] if job.correlation_id is not None else []
+    ids += [f"{namespace}={text}" for namespace, text in sorted((job.external_ids or {}).items())]
+    if ids:
+        parts.append(_line("Ids", ", ".join(ids)))
     if job.corrected is not None:
         parts.append(_line("Corrected", corrected_text(job.corrected)))
     if job.acknowledged is not None:

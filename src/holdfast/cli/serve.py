@@ -34,6 +34,7 @@ def serve(
     api: bool | None = False,
     host: str | None = None,
     port: int | None = None,
+    allow_bootstrap: bool | None = None,
     as_json: bool,
     target: Target,
 ) -> int:
@@ -46,6 +47,7 @@ def serve(
         api=api,
         host=host,
         port=port,
+        allow_bootstrap=allow_bootstrap,
     )
     for queue in settings.queues:
         checked_queue(queue)

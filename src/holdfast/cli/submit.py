@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from holdfast.bootstrap import open_client
 from holdfast.cli.data_files import load_definition, read_inputs
@@ -19,6 +21,7 @@ from holdfast.define.definition import Definition
 from holdfast.define.workflow_file import is_python
 from holdfast.errors import ExitCode, InvalidInput
 from holdfast.operations.labels import check_labels
+from holdfast.operations.marks import Marks, check_marks
 from holdfast.operations.submitting import MAX_KEY_LENGTH, Submission
 from holdfast.settings import Settings
 
@@ -40,6 +43,9 @@ def submit_job(
     like: str | None,
     labels: Sequence[str],
     key: str | None,
+    correlation_id: str | None,
+    external_ids: Sequence[str],
+    callback_url: str | None,
     priority: int,
     wait: bool,
     resume: bool,
@@ -52,6 +58,7 @@ def submit_job(
     _check_flags(workflow, like, resume=resume, force=force)
     # Refused before a database is started for it.
     named = check_labels(parse_labels(labels))
+    marks = check_marks(correlation_id, _parse_external_ids(external_ids), callback_url)
     definition = load_definition(Path(workflow)) if workflow is not None and is_file_name(workflow) else None
     is_whole = like is None
     inputs = read_inputs(definition, assignments, inputs_file, is_whole=is_whole) if definition is not None else None
@@ -69,6 +76,7 @@ def submit_job(
                 resume=resume,
                 force=force,
                 labels=named,
+                **_given(marks),
                 like=before,
                 refuse_changed=definition is not None and key is None and not force,
             )
@@ -77,8 +85,7 @@ def submit_job(
                 submission = await client.settle_submission(submission)
             if not as_json or not wait:
                 _show(submission, as_json=as_json, wait=wait)
-            if named and submission.answer not in ("created", "forced"):
-                say("The job keeps the labels that it has: those of this submission were not added.")
+            _say_what_was_not_added(submission, named, marks)
             if not as_json and not wait:
                 _say_what_next(submission, chosen, is_served=is_served, target=target)
             if not is_served and submission.is_open:
@@ -112,6 +119,34 @@ def _check_flags(workflow: str | None, like: str | None, *, resume: bool, force:
         raise InvalidInput(
             "submit needs a workflow.", remedy="Name a file or a known workflow, or a job to take both from: --like JOB"
         )
+
+
+def _parse_external_ids(texts: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        namespace, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidInput(
+                f"--external-id: '{text}' has no '='.", remedy="Write NAMESPACE=VALUE: --external-id gateway=4711"
+            )
+        if namespace in found:
+            raise InvalidInput(f"--external-id: {namespace} stands twice.", remedy="Give each namespace one value.")
+        found[namespace] = value
+    return found
+
+
+def _say_what_was_not_added(submission: Submission, labels: dict[str, str], marks: Marks) -> None:
+    if submission.answer in ("created", "forced"):
+        return
+    if labels:
+        say("The job keeps the labels that it has: those of this submission were not added.")
+    if marks != Marks():
+        say("The job keeps the ids and the callback that it has: those of this submission were not added.")
+
+
+def _given(marks: Marks) -> dict[str, Any]:
+    """The arguments of `Client.submit`."""
+    return {one.name: getattr(marks, one.name) for one in fields(marks)}
 
 
 def _check_key(key: str | None) -> None:

@@ -13,6 +13,7 @@ import orjson
 from holdfast.define.gates import BreakerRules
 from holdfast.define.kinds import node_from_json, node_to_json
 from holdfast.define.node import Node
+from holdfast.define.source import DefinitionText
 from holdfast.errors import Refused
 from holdfast.version import __version__
 
@@ -95,6 +96,8 @@ class Definition:
     on_failure: OnFailure = OnFailure.KEEP
     timeout_is_default: bool = field(default=False, compare=False)
     """Whether the timeout is a default of the installation, and not the author's."""
+    text: DefinitionText | None = field(default=None, compare=False, repr=False)
+    """No part of the definition: what it was read from, if it was read."""
 
     def node(self, name: str) -> Node:
         for node in self.nodes:

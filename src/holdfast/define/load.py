@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -18,7 +19,7 @@ from holdfast.define.known import Known, check_known
 from holdfast.define.named_file import read_named_file, shown_name
 from holdfast.define.normalise import normalise
 from holdfast.define.references import check_templates
-from holdfast.define.source import MAX_PROBLEMS, Path, Report, Source, by_place, path_text
+from holdfast.define.source import MAX_PROBLEMS, DefinitionText, Path, Report, Source, by_place, path_text
 from holdfast.define.structure import check_graph, check_references
 from holdfast.define.yaml import MAX_BYTES, read_yaml
 from holdfast.errors import Detail, InvalidDefinition, NotFound
@@ -78,6 +79,8 @@ def read_text(text: str, file: str | None = None) -> tuple[Source | None, list[D
     source, problems = read_yaml(text, file, typed_keys=_may_have_typed_keys)
     if source is None and _is_python(text):
         return None, [Detail("This is Python, not YAML.", file=file, suggestion="Its name must end with .py.")]
+    if source is not None:
+        source.text = DefinitionText("yaml", text, file and FilePath(file).name)
     return source, problems
 
 
@@ -91,7 +94,9 @@ def check_read(
     definition, more_problems = check_source(source, known)
     # A value that YAML refused is missing now: do not report its place a second time.
     problems = problems + [problem for problem in more_problems if (problem.line, problem.column) not in places]
-    return (None if problems else definition), by_place(problems)
+    if problems or definition is None:
+        return None, by_place(problems)
+    return replace(definition, text=source.text), []
 
 
 def check_source(source: Source, known: Known | None = None) -> tuple[Definition | None, list[Detail]]:

@@ -16,6 +16,17 @@ MAX_PROBLEMS = 100
 
 
 @dataclass(frozen=True, slots=True)
+class DefinitionText:
+    """The text from which a definition was read, as it came."""
+
+    kind: str
+    """`yaml`, `json` or `python`."""
+    content: str
+    name: str | None = None
+    """The name of its file."""
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """A place in a file, counted from 1. `text_column` is the start of a text that is written without escapes."""
 
@@ -38,6 +49,7 @@ class Source:
     values: dict[Path, Place] = field(default_factory=dict)
     numbers: dict[Path, str] = field(default_factory=dict)
     """Numbers as text: the version 1.10 is not 1.1."""
+    text: DefinitionText | None = None
 
     def at_key(self, path: Path, message: str, suggestion: str | None = None) -> Detail:
         return self._detail(path, self._nearest(path, self.keys), message, suggestion)

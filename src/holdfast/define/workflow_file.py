@@ -15,12 +15,13 @@ from holdfast.define.handler_traps import handler_traps
 from holdfast.define.importing import import_file
 from holdfast.define.known import Known
 from holdfast.define.load import check_read, read_file, valid
-from holdfast.define.named_file import shown_name
+from holdfast.define.named_file import read_named_file, shown_name
 from holdfast.define.program import compile_definition
 from holdfast.define.registry import Registry
-from holdfast.define.source import Source, by_place, did_you_mean
+from holdfast.define.source import DefinitionText, Source, by_place, did_you_mean
 from holdfast.define.traps import traps
 from holdfast.define.workflow import Workflow
+from holdfast.define.yaml import MAX_BYTES
 from holdfast.errors import Detail, InvalidInput
 
 _PYTHON = re.compile(r"(?P<file>.+\.py)(?::(?P<name>[^/]*))?", re.S)
@@ -111,7 +112,17 @@ def _read(path: Path | str) -> tuple[Source | None, list[Detail], ModuleType | N
     name = shown_name(path)
     if source is not None:
         source.file = name
+        source.text = _text_of(python_file(path))
     return source, [replace(problem, file=name) for problem in problems], module
+
+
+def _text_of(file: str) -> DefinitionText | None:
+    """The text of a Python file; what it imports is not in it."""
+    try:
+        content = read_named_file(file, MAX_BYTES)
+        return DefinitionText("python", content.decode(), Path(file).name) if len(content) <= MAX_BYTES else None
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def _workflow_in(path: Path | str) -> tuple[Workflow, ModuleType]:

@@ -46,9 +46,9 @@ async def tables(installation: Installation) -> list[TableSize]:
     return [TableSize(one.table, one.rows, one.bytes) for one in await installation.tables()]
 
 
-async def rebuild(installation: Installation, confirm: str) -> None:
+async def rebuild(installation: Installation, confirm: str, *, while_jobs_are_open: bool = True) -> None:
     """Drop the schema with all jobs and make it again. Refused unless `confirm` is the name of the database."""
-    await installation.rebuild(confirm)
+    await installation.rebuild(confirm, while_jobs_are_open=while_jobs_are_open)
 
 
 def ddl() -> str:

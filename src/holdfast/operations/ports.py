@@ -15,13 +15,16 @@ from typing import Any, Protocol
 from holdfast.core.advising import Advice
 from holdfast.core.breaking import Breaker
 from holdfast.define.definition import Definition
+from holdfast.errors import BacklogFull
 from holdfast.janitor.ports import JanitorStore, PruneStore
+from holdfast.operations.definition_ports import DefinitionStore
 from holdfast.operations.identity_ports import IdentityStore
 from holdfast.operations.looks import CorrectingLook, PlanningLook
 from holdfast.sql_files import Migration
 from holdfast.store.data_rows import ArtifactView, CheckpointRow, FailedItems, ResultRow, TaskRow
 from holdfast.store.fleet import Fleet, OrchestratorView
 from holdfast.store.interface import SubmissionStore
+from holdfast.store.job_filter import JobFilter, Wanted
 from holdfast.store.locks import LockHolder
 from holdfast.store.output_rows import AfterAttempt, RunningPart, Seen
 from holdfast.store.read_rows import (
@@ -33,7 +36,6 @@ from holdfast.store.read_rows import (
     EventView,
     JobCount,
     JobDiagnosis,
-    JobFilter,
     JobLines,
     LimitView,
     LongTransaction,
@@ -47,7 +49,7 @@ from holdfast.store.read_rows import (
     UnreadSignals,
     WorkflowLine,
 )
-from holdfast.store.records import KnownDefaults, SignalAnswer
+from holdfast.store.records import KnownDefaults, NewJob, SignalAnswer, SubmitAnswer
 from holdfast.store.schema import SchemaStatus, TableSize
 
 
@@ -154,6 +156,10 @@ class ReadStore(DataStore, Protocol):
 
     async def jobs(self, limit: int, *, before: str | None = None, only: JobFilter | None = None) -> JobLines:
         """One page of jobs, newest first: those older than the job `before`, and those that fit the filter."""
+        ...
+
+    async def find_jobs(self, limit: int, wanted: Wanted, *, before: str | None = None) -> JobLines:
+        """One page of the jobs that a mark or a published file points to, newest first."""
         ...
 
     async def open_jobs(
@@ -301,6 +307,10 @@ class OperationsStore(SubmissionStore, Protocol):
         """
         ...
 
+    async def submit_each(self, jobs: Sequence[NewJob]) -> list[SubmitAnswer | BacklogFull]:
+        """The same as `submit`. One that a full backlog refuses has the refusal as its answer, and stops no other."""
+        ...
+
     async def newest_definition(self, tenant: str, workflow_id: str) -> bytes | None:
         """The definition of that id that was registered last, or None."""
         ...
@@ -348,6 +358,10 @@ class OperationsStore(SubmissionStore, Protocol):
         """What attempts of the jobs of that tenant have printed, or of all."""
         ...
 
+    def definitions(self, tenant: str) -> DefinitionStore:
+        """The definitions of a tenant, as people see them."""
+        ...
+
     def gates(self) -> GateStore: ...
 
     def defaults(self) -> DefaultsStore: ...
@@ -374,7 +388,7 @@ class Installation(Protocol):
         """The tables of the schema, with their rows and their sizes."""
         ...
 
-    async def rebuild(self, confirm: str) -> None:
+    async def rebuild(self, confirm: str, *, while_jobs_are_open: bool = True) -> None:
         """Drop the schema with all jobs and make it again. Refused unless `confirm` is the name of the database."""
         ...
 

@@ -13,12 +13,13 @@ from holdfast.define.definition import Definition, read_pinned
 from holdfast.errors import InvalidInput, NotFound, Refused
 from holdfast.operations.data import check_task_status
 from holdfast.operations.labels import check_labels
+from holdfast.operations.marks import check_correlation_id
 from holdfast.operations.nodes import check_any_item, check_item, find_node
 from holdfast.operations.ports import OperationsStore, ReadStore
 from holdfast.operations.scope import Scope
 from holdfast.operations.submitting import identity_of_key
 from holdfast.remedies import Remedy
-from holdfast.store.read_rows import JobFilter
+from holdfast.store.job_filter import JobFilter
 from holdfast.views.definitions import JobDefinition, definition_view
 from holdfast.views.fleet import Fleet, fleet_view
 from holdfast.views.history import (
@@ -62,15 +63,19 @@ async def jobs(
     until: datetime | None = None,
     key: str | None = None,
     code: str | None = None,
+    fingerprint: str | None = None,
     labels: Mapping[str, str] | None = None,
+    correlation_id: str | None = None,
+    text: str | None = None,
     unacknowledged: bool = False,
     limit: int = PAGE_LENGTH,
     after: str | None = None,
 ) -> JobPage:
     """One page of jobs, newest first; `after` is the cursor of the page before.
 
-    `since` and `until` bound the time of submission. `code` finds jobs that failed with it, or in which a node or a
-    task did. `unacknowledged` finds failed and partial jobs that no person has acknowledged.
+    `since` and `until` bound the time of submission. `code` and `fingerprint` find jobs that failed with it, or in
+    which a node or a task did. `text` is the beginning or the end of an id, a key, or the beginning of a correlation id
+    or a workflow id. `unacknowledged` finds failed and partial jobs that no person has acknowledged.
     """
     reader = store.reads(scope.tenant)
     statuses = _checked_statuses(status) if status is not None else None
@@ -79,19 +84,23 @@ async def jobs(
     only = JobFilter(
         statuses=statuses,
         workflow_id=workflow_id,
-        identities=await _identities(scope, reader, workflow_id, key) if key is not None else None,
+        identities=await identities_of_key(scope, reader, workflow_id, key) if key is not None else None,
         since=since,
         until=until,
         code=code,
+        fingerprint=fingerprint,
+        correlation_id=check_correlation_id(correlation_id) if correlation_id is not None else None,
+        text=text,
+        text_identities=await identities_of_key(scope, reader, workflow_id, text) if text is not None else (),
         labels=check_labels(labels) if labels else None,
         unacknowledged=unacknowledged,
     )
-    before = _job_of_cursor(after) if after is not None else None
-    page = await reader.jobs(_checked_limit(limit), before=before, only=only)
+    before = job_of_cursor(after) if after is not None else None
+    page = await reader.jobs(checked_limit(limit), before=before, only=only)
     return JobPage(tuple(summary_view(row) for row in page.lines), page.after)
 
 
-async def _identities(scope: Scope, reader: ReadStore, workflow_id: str | None, key: str) -> list[str]:
+async def identities_of_key(scope: Scope, reader: ReadStore, workflow_id: str | None, key: str) -> list[str]:
     """What a key makes of each workflow that the tenant has, or of one: a job has no other trace of its key."""
     workflow_ids = [workflow_id] if workflow_id is not None else await reader.workflow_ids()
     return [identity_of_key(scope.tenant, one, key) for one in workflow_ids]
@@ -112,7 +121,7 @@ async def tasks(
     check_task_status(status)
     name = await check_node(reader, job_id, node)
     before = (name or "", -2) if after is None else (name or after[0], -1 if after[1] is None else after[1])
-    rows = await reader.tasks(job_id, node=name, status=status, after=before, limit=_checked_limit(limit))
+    rows = await reader.tasks(job_id, node=name, status=status, after=before, limit=checked_limit(limit))
     return [task_view(row) for row in rows]
 
 
@@ -234,7 +243,7 @@ async def check_node(reader: ReadStore, job_id: str, node: str | None) -> str | 
     return find_node(snapshot, node).name if node is not None else None
 
 
-def _checked_limit(limit: int) -> int:
+def checked_limit(limit: int) -> int:
     if not 1 <= limit <= LONGEST_PAGE:
         raise InvalidInput(f"A page has 1 to {LONGEST_PAGE:,} entries, not {limit:,}.")
     return limit
@@ -248,7 +257,7 @@ def _checked_statuses(status: str | Sequence[str]) -> list[str]:
     return wanted
 
 
-def _job_of_cursor(cursor: str) -> str:
+def job_of_cursor(cursor: str) -> str:
     try:
         return str(UUID(cursor))
     except ValueError:

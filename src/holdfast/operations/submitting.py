@@ -16,9 +16,18 @@ from holdfast.define.changes import differences, shown
 from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.gates import DEFAULT_TENANT
 from holdfast.define.inputs import check_inputs
-from holdfast.errors import DefaultsChanged, DefinitionChanged, InvalidInput, NotFound, PayloadRefused, Refused
+from holdfast.errors import (
+    BacklogFull,
+    DefaultsChanged,
+    DefinitionChanged,
+    InvalidInput,
+    NotFound,
+    PayloadRefused,
+    Refused,
+)
 from holdfast.operations.defaults import resolved
 from holdfast.operations.labels import check_labels
+from holdfast.operations.marks import Marks
 from holdfast.operations.ports import OperationsStore, ReadStore
 from holdfast.operations.scope import Scope
 from holdfast.operations.verbs import ANSWER_SECONDS, Verb, VerbRequest, answer, plan, send
@@ -31,6 +40,7 @@ from holdfast.views.outcome import Recovery, recovery_view
 from holdfast.views.overview import Registration
 
 MAX_KEY_LENGTH = 500
+NO_MARKS = Marks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +98,7 @@ def new_job(
     priority: int = 0,
     force: bool = False,
     labels: Mapping[str, str] | None = None,
+    marks: Marks = NO_MARKS,
     limit_bytes: int = LIMIT_BYTES,
 ) -> NewJob:
     """A submission with its inputs checked, its defaults filled in and its identity computed."""
@@ -117,6 +128,10 @@ def new_job(
         priority=priority,
         force=force,
         labels=check_labels(labels) if labels else None,
+        correlation_id=marks.correlation_id,
+        external_ids=marks.external_ids,
+        callback_url=marks.callback_url,
+        text=definition.text,
     )
 
 
@@ -140,6 +155,7 @@ async def submit(
     resume: bool = False,
     force: bool = False,
     labels: Mapping[str, str] | None = None,
+    marks: Marks = NO_MARKS,
     like: str | None = None,
     refuse_changed: bool = False,
 ) -> Submission:
@@ -164,6 +180,7 @@ async def submit(
         priority=priority,
         force=force,
         labels=labels,
+        marks=marks,
         limit_bytes=store.payload_limit_bytes,
     )
     (submission,) = await submit_many(store, [job])
@@ -171,6 +188,11 @@ async def submit(
         raise _changed(submission)
     if not resume or submission.answer != "previously_failed":
         return submission
+    return await resume_failed(scope, store, job, submission)
+
+
+async def resume_failed(scope: Scope, store: OperationsStore, job: NewJob, submission: Submission) -> Submission:
+    """Continue the job that the same submission made before and that failed, is partial or was cancelled."""
     try:
         return await _resume(scope, store, replace(submission, submitted=job))
     except (NotFound, Refused):
@@ -237,30 +259,51 @@ async def settle(
 
 async def submit_many(store: OperationsStore, jobs: Sequence[NewJob]) -> list[Submission]:
     """Many submissions in one transaction. Each job pins its definition with the defaults of its tenant."""
+    submissions: list[Submission] = []
+    for outcome in await submit_each(store, jobs):
+        if isinstance(outcome, Refused):
+            raise outcome
+        submissions.append(outcome)
+    return submissions
+
+
+async def submit_each(store: OperationsStore, jobs: Sequence[NewJob]) -> list[Submission | Refused]:
+    """The same; one that is refused stops no other."""
     jobs, answers = await _submit(store, jobs)
     changes = _Changes(store)
-    submissions = [
-        _submission(job, answer, await changes.of(job, answer)) for job, answer in zip(jobs, answers, strict=True)
-    ]
-    ended = {one.job_id: one for one in submissions if one.answer in ("previously_failed", "already_completed")}
+    outcomes: list[Submission | Refused] = []
+    for job, found in zip(jobs, answers, strict=True):
+        if isinstance(found, BacklogFull):
+            outcomes.append(found)
+        else:
+            outcomes.append(_other_body(found) or _submission(job, found, await changes.of(job, found)))
+    ended = {
+        one.job_id: one
+        for one in outcomes
+        if isinstance(one, Submission) and one.answer in ("previously_failed", "already_completed")
+    }
     if not ended:
-        return submissions
+        return outcomes
     reader = store.reads()
     stages = await reader.stages(sorted(ended))
     failed = [job_id for job_id in stages if ended[job_id].answer == "previously_failed"]
     advice = {job_id: await _best_advice(reader, job_id) for job_id in failed}
     return [
-        _with_stages(one, stages[one.job_id], advice.get(one.job_id)) if one.job_id in stages else one
-        for one in submissions
+        _with_stages(one, stages[one.job_id], advice.get(one.job_id))
+        if isinstance(one, Submission) and one.job_id in stages
+        else one
+        for one in outcomes
     ]
 
 
-async def _submit(store: OperationsStore, jobs: Sequence[NewJob]) -> tuple[list[NewJob], list[SubmitAnswer]]:
+async def _submit(
+    store: OperationsStore, jobs: Sequence[NewJob]
+) -> tuple[list[NewJob], list[SubmitAnswer | BacklogFull]]:
     """Submit with the defaults that this process knows, and once more if a person has changed them."""
     while True:
         pinned = resolved(store, jobs)
         with suppress(DefaultsChanged):
-            return pinned, await store.submit(pinned)
+            return pinned, await store.submit_each(pinned)
 
 
 async def register(scope: Scope, store: OperationsStore, definition: Definition) -> Registration:
@@ -326,13 +369,17 @@ def _changed(submission: Submission) -> DefinitionChanged:
     )
 
 
+def _other_body(answer: SubmitAnswer) -> Refused | None:
+    if answer.same_body:
+        return None
+    return Refused(
+        f"The key of job {answer.job_id} was used with other inputs.",
+        remedy="Use another key for other inputs, or leave the key out.",
+        instance=answer.job_id,
+    )
+
+
 def _submission(job: NewJob, answer: SubmitAnswer, changes: tuple[str, ...] = ()) -> Submission:
-    if not answer.same_body:
-        raise Refused(
-            f"The key of job {answer.job_id} was used with other inputs.",
-            remedy="Use another key for other inputs, or leave the key out.",
-            instance=answer.job_id,
-        )
     if answer.created:
         word = "created" if answer.run == 1 else "forced"
     elif answer.status not in JOB_TERMINAL:

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from holdfast.errors import Detail, HoldfastError, InvalidInput, NotFound
 from holdfast.service import routes
 from holdfast.service.answers import problem_response
+from holdfast.service.routes.apps import add_apps
 from holdfast.service.routing import add_routes
 from holdfast.service.schemas import NAMED
 from holdfast.service.state import ServiceState
@@ -58,6 +59,7 @@ def build_app(state: ServiceState) -> FastAPI:
     app.state.service = state
     for table, prefix in all_tables():
         add_routes(app, table, prefix)
+    add_apps(app)
     app.add_exception_handler(HoldfastError, _known_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)

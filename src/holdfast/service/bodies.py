@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.errors import InvalidInput
+from holdfast.operations.batches import LONGEST_BATCH
 from holdfast.operations.verbs import Correction, Stale, Verb, VerbRequest
 
 REASON_LENGTH = 2000
@@ -32,12 +33,25 @@ class Submit(Body):
     priority: int = Field(0, ge=-1000, le=1000)
     """Tasks of jobs with a higher number run first."""
     labels: dict[str, str] = {}
+    correlation_id: str | None = None
+    """What you call the things of one cause; jobs are found by it."""
+    external_ids: dict[str, str] = {}
+    """The ids that other systems have for this job, by namespace; jobs are found by them."""
+    callback_url: str | None = None
+    """Where you want to be called back. It is stored with the job."""
     resume: bool = False
     """If the same submission has failed before, continue that job."""
     force: bool = False
     """Make a new job even if the same submission has made one."""
     like: str | None = None
     """The id of a job whose inputs are used where `inputs` has none."""
+
+
+class Batch(Body):
+    """Many submissions at once."""
+
+    jobs: list[dict[str, Any]] = Field(min_length=1, max_length=LONGEST_BATCH)
+    """What `POST /jobs` takes, for each job."""
 
 
 class Reasoned(Body):
@@ -74,6 +88,10 @@ class Corrected(Reasoned):
             return None
         definition = definition_of(self.definition) if self.definition is not None else None
         return Correction(self.inputs or {}, definition, Stale(self.stale) if self.stale is not None else None)
+
+
+class Correcting(Corrected):
+    """A verb whose node stands in the address."""
 
 
 class Resume(Corrected):

@@ -25,11 +25,12 @@ TENANT = "tenant"
 ANONYMOUS = Identity("anonymous", "", ())
 
 
-def add_routes(app: FastAPI, table: RouteTable, prefix: str = "") -> None:
-    """Make the routes of a table routes of the application."""
-    for route in table.routes:
-        made = _Route.of(route, prefix + route.path, table.tag)
-        app.router.routes.append(made)
+def add_routes(app: FastAPI, table: RouteTable, prefix: str = "", *, owner: str = "") -> None:
+    """Make the routes of a table routes of the application: all of them, or none if one is wrong.
+
+    The names of operations that an owner brings begin with its name.
+    """
+    app.router.routes += [_Route.of(route, prefix + route.path, table.tag, owner) for route in table.routes]
 
 
 class _Route(APIRoute):
@@ -38,7 +39,7 @@ class _Route(APIRoute):
     declared: Declared
 
     @classmethod
-    def of(cls, declared: Declared, path: str, tag: str) -> _Route:
+    def of(cls, declared: Declared, path: str, tag: str, owner: str) -> _Route:
         cls_for_it = type("_Declared", (cls,), {"declared": declared})
         route: _Route = cls_for_it(
             path,
@@ -48,7 +49,7 @@ class _Route(APIRoute):
             response_model=None,
             tags=[tag],
             name=declared.endpoint.__name__,
-            operation_id=declared.endpoint.__name__,
+            operation_id="_".join(filter(None, (owner, declared.endpoint.__name__))),
             include_in_schema=not declared.is_hidden,
             **described(declared),
         )
@@ -72,7 +73,7 @@ class _Route(APIRoute):
             tenant = _tenant(request, identity)
             request.scope["state"]["call"] = CallContext(request, state, identity, tenant)
             if self.body_field is not None and self.declared.reads_body:
-                request = _ParsedRequest(request, await _body(request, state))
+                request = _ParsedRequest(request, await parsed_body(request, state))
             return await inner(request)
 
         return handle
@@ -98,7 +99,9 @@ def _query_names(dependant: Dependant) -> set[str]:
 
 
 def _refuse_unknown_query(request: Request, known: list[str]) -> None:
-    for name in request.query_params:
+    for name, value in request.query_params.multi_items():
+        if "\0" in value:
+            raise InvalidInput(f"The query parameter '{name}' has a NUL character.", remedy="Leave the character out.")
         if name not in known and name != TENANT:
             raise InvalidInput(
                 f"There is no query parameter '{name}' here.",
@@ -119,12 +122,10 @@ def _tenant(request: Request, identity: Identity) -> str:
     return wanted
 
 
-async def _body(request: Request, state: ServiceState) -> Any:
+async def parsed_body(request: Request, state: ServiceState) -> Any:
     """The body as plain JSON; refused if it is too large, too slow, too deep or something else."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise InvalidInput("A body must not be compressed.", remedy="Leave `Content-Encoding` out.")
-    raw = await _read(request, state)
+    raw = await read_body(request, state)
     if not raw:
         return {}
     if kind != "application/json" and not kind.endswith("+json"):
@@ -144,7 +145,10 @@ async def _body(request: Request, state: ServiceState) -> Any:
     return parsed
 
 
-async def _read(request: Request, state: ServiceState) -> bytes:
+async def read_body(request: Request, state: ServiceState) -> bytes:
+    """The body as it came, within the limits of size and time."""
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise InvalidInput("A body must not be compressed.", remedy="Leave `Content-Encoding` out.")
     limit = state.body_limit_bytes
     too_large = PayloadRefused(f"The body has more than {limit:,} bytes.", remedy="Pass a reference to large data.")
     declared = request.headers.get("content-length", "0")

@@ -75,8 +75,19 @@ def described(route: Declared) -> dict[str, Any]:
         "description": f"{rest.strip()}\n\nNeeds the permission `{route.permission}`.".strip(),
         "responses": responses,
         "openapi_extra": {"x-holdfast-scope": str(route.permission)}
+        | _own_body(route)
         | ({} if route.permission is Permission.PUBLIC else {"security": [{"key": []}]}),
     }
+
+
+def _own_body(route: Declared) -> dict[str, Any]:
+    """The body of a route that reads it itself."""
+    if route.reads_body or route.method == "GET":
+        return {}
+    content = {
+        kind: {"schema": {"type": "object" if kind == "application/json" else "string"}} for kind in route.body_types
+    }
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def _problems(route: Declared) -> list[type[HoldfastError]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 from holdfast.errors import Unauthenticated
 from holdfast.operations import keys
 from holdfast.operations.identity import Identity
-from holdfast.operations.ports import OperationsStore
+from holdfast.operations.ports import Installation, OperationsStore
 
 REMEMBERED_SECONDS = 4.0
 """How long an identity is not read again: a key that is revoked ends within five seconds."""
@@ -24,6 +26,8 @@ class ServiceState:
     body_limit_bytes: int = 8 << 20
     body_seconds: float = 30.0
     allow_bootstrap: bool = False
+    open_installation: Callable[[], AbstractAsyncContextManager[Installation]] | None = None
+    """Opens the database itself, for those who set it up."""
     _known: dict[str, tuple[float, Identity]] = field(default_factory=dict)
 
     async def identity_of(self, authorization: str | None) -> Identity:
@@ -47,3 +51,7 @@ class ServiceState:
             self._known.clear()
         self._known[key] = (time.monotonic() + REMEMBERED_SECONDS, found)
         return found
+
+    def forget_identities(self) -> None:
+        """Read every identity again."""
+        self._known.clear()

@@ -76,9 +76,9 @@ class PostgresInstallation(PostgresInstallationReader):
     async def tables(self) -> list[TableSize]:
         return await migrate.tables(self._connections.url)
 
-    async def rebuild(self, confirm: str) -> None:
+    async def rebuild(self, confirm: str, *, while_jobs_are_open: bool = True) -> None:
         """Drop the schema with all jobs and make it again. Refused unless `confirm` is the name of the database."""
-        await migrate.rebuild(self._connections.url, confirm=confirm)
+        await migrate.rebuild(self._connections.url, confirm=confirm, while_jobs_are_open=while_jobs_are_open)
 
     async def refuse_shared_sessions(self) -> None:
         """Unreachable if the database does not answer, or if a pooler lends our session to others."""

@@ -17,10 +17,10 @@ from holdfast.errors import InvalidInput, NotFound, Refused
 from holdfast.remedies import Remedy
 from holdfast.store.arrays import plain, texts
 from holdfast.store.installation import PostgresInstallationReader
+from holdfast.store.job_filter import JobFilter, Wanted
 from holdfast.store.read_rows import (
     EndedJobs,
     JobCount,
-    JobFilter,
     JobLine,
     JobLines,
     OpenJobLine,
@@ -92,8 +92,34 @@ class PostgresJobLists(PostgresInstallationReader):
         if wanted.identities is not None:
             parameters = _parameters(wanted) | {"identities": plain(wanted.identities)}
             ids, after = await self._page("jobs_of_identity", start, limit, parameters)
+        elif wanted.correlation_id is not None:
+            parameters = _parameters(wanted) | {"correlation_id": wanted.correlation_id}
+            ids, after = await self._page("jobs_of_correlation", start, limit, parameters)
         else:
             ids, after = await self._walk(start, limit, wanted)
+        return await self._lines(ids, after)
+
+    async def find_jobs(self, limit: int, wanted: Wanted, *, before: str | None = None) -> JobLines:
+        """One page of the jobs that a mark or a published file points to, newest first."""
+        parameters = _parameters(JobFilter())
+        start = before or LAST_JOB
+        if wanted.identities is not None:
+            named: dict[str, Any] = {"identities": plain(wanted.identities)}
+            return await self._lines(*await self._page("jobs_of_identity", start, limit, parameters | named))
+        if wanted.correlation_id is not None:
+            named = {"correlation_id": wanted.correlation_id}
+            return await self._lines(*await self._page("jobs_of_correlation", start, limit, parameters | named))
+        if wanted.external_id is not None:
+            named = {"namespace": wanted.external_id[0], "value": wanted.external_id[1]}
+            return await self._lines(*await self._page("jobs_of_external_id", start, limit, named))
+        return await self._lines(*await self._page("jobs_of_artifact", start, limit, {"digest": wanted.digest}))
+
+    async def _newest_ids(self, most: int, only: JobFilter) -> list[str]:
+        """The newest jobs that fit the filter, among those that a page looks at."""
+        ids, _ = await self._walk(LAST_JOB, most, only)
+        return ids
+
+    async def _lines(self, ids: Sequence[str], after: str | None) -> JobLines:
         return JobLines(await self._records(JobLine, "job_lines", jobs=plain(ids)) if ids else [], after)
 
     async def _walk(self, before: str, limit: int, only: JobFilter) -> tuple[list[str], str | None]:
@@ -163,6 +189,9 @@ def _parameters(only: JobFilter) -> dict[str, Any]:
         "since": only.since,
         "until": only.until,
         "code": only.code,
+        "fingerprint": only.fingerprint,
+        "text": only.text,
+        "text_identities": plain(only.text_identities),
         "labels": orjson.dumps(dict(only.labels)).decode() if only.labels else None,
         "unacknowledged": only.unacknowledged,
     }

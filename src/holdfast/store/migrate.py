@@ -139,7 +139,7 @@ async def tables(url: str) -> list[TableSize]:
         return sizes
 
 
-async def rebuild(url: str, *, confirm: str) -> None:
+async def rebuild(url: str, *, confirm: str, while_jobs_are_open: bool = True) -> None:
     """Drop everything and migrate again; the caller confirms with the database's own name."""
     async with await connect(url) as connection:
         (row,) = by_name(await answer_of(await connection.execute("select current_database() as name")))
@@ -153,5 +153,23 @@ async def rebuild(url: str, *, confirm: str) -> None:
             raise foreign_schema()
         async with connection.transaction():
             await _take_turn(connection)
+            if not while_jobs_are_open:
+                await _refuse_open_jobs(connection, name)
             await connection.execute("drop schema if exists holdfast cascade")
     await apply_missing(url)
+
+
+async def _refuse_open_jobs(connection: Connection, name: str) -> None:
+    """Until the transaction ends, no job is made."""
+    there = await answer_of(await connection.execute("select to_regclass('holdfast.jobs') as jobs"))
+    if there.rows[0][0] is None:
+        return
+    await connection.execute("lock table holdfast.jobs in share row exclusive mode")
+    counted = await connection.execute("select count(*) as jobs from holdfast.jobs where finished_at is null")
+    (row,) = by_name(await answer_of(counted))
+    if row["jobs"]:
+        raise Refused(
+            f"The database {name} was not rebuilt: {row['jobs']:,} of its jobs are open.",
+            remedy="Cancel them, or wait until they have ended.",
+            instance=name,
+        )

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from holdfast.store.attempt_output import PostgresOutput, PostgresOutputReader
 from holdfast.store.defaults import PostgresDefaults
+from holdfast.store.definitions import PostgresDefinitions
 from holdfast.store.gates import PostgresGates
 from holdfast.store.identities import PostgresIdentities
 from holdfast.store.janitor_store import PostgresJanitorStore
@@ -53,6 +54,9 @@ class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
     def output_reads(self, tenant: str | None = None) -> PostgresOutputReader:
         """What attempts of the jobs of that tenant have printed, or of all."""
         return PostgresOutputReader(self.connections, self.payloads, tenant)
+
+    def definitions(self, tenant: str) -> PostgresDefinitions:
+        return PostgresDefinitions(self.connections, self.payloads, tenant)
 
     def gates(self) -> PostgresGates:
         return PostgresGates(self)

@@ -63,6 +63,9 @@ class JobView(NamedTuple):
     acknowledged_at: datetime | None = None
     recovered_at: datetime | None = None
     """When the present generation began; None: it is the first one."""
+    correlation_id: str | None = None
+    external_ids: dict[str, str] | None = None
+    callback_url: str | None = None
 
 
 class NodeView(NamedTuple):
@@ -264,21 +267,6 @@ class OpenJobLine(NamedTuple):
     generation: int
     stop_cause: str | None
     paused_by: str | None
-
-
-class JobFilter(NamedTuple):
-    """Which jobs a list has; without a value, a filter lets all jobs pass."""
-
-    statuses: Sequence[str] | None = None
-    workflow_id: str | None = None
-    identities: Sequence[str] | None = None
-    """Only jobs that these submissions have made."""
-    since: datetime | None = None
-    until: datetime | None = None
-    code: str | None = None
-    """Only jobs that failed with this code, or in which a node or a task did."""
-    labels: Mapping[str, str] | None = None
-    unacknowledged: bool = False
 
 
 class JobLines(NamedTuple):

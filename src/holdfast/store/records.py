@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from holdfast.core.failing import Failure
 from holdfast.core.signals import EndedTask, TaskCounts, UnqueuedTask
 from holdfast.define.gates import DEFAULT_TENANT
+from holdfast.define.source import DefinitionText
 from holdfast.remedies import Remedy
 
 FIRST_JOB = str(uuid.UUID(int=0))
@@ -178,6 +179,8 @@ class JobFacts(NamedTuple):
     inputs: dict[str, Any]
     definition_hash: str = ""
     tenant: str = DEFAULT_TENANT
+    correlation_id: str | None = None
+    external_ids: dict[str, str] | None = None
 
 
 class Report(NamedTuple):
@@ -290,6 +293,11 @@ class NewJob(NamedTuple):
     labels: dict[str, str] | None = None
     resolved: tuple[str, bytes] | None = None
     """The definition with the defaults of the installation filled in, and its hash, if there are any to fill in."""
+    correlation_id: str | None = None
+    external_ids: dict[str, str] | None = None
+    callback_url: str | None = None
+    text: DefinitionText | None = None
+    """The text from which the definition was read."""
     defaults_mark: str | None = None
     """Which defaults these were. The store refuses the submission if they are others by now; None: any will do."""
 

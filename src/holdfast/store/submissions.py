@@ -15,6 +15,7 @@ from holdfast.remedies import Remedy
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.columns import by_name, records, remedy_of
 from holdfast.store.connection import SYNC, Statement
+from holdfast.store.gathering import SharedCommits
 from holdfast.store.payloads import value_or_name
 from holdfast.store.queries import query
 from holdfast.store.read_rows import AcknowledgementRow
@@ -25,10 +26,36 @@ from holdfast.store.session import PostgresSession, signalled
 class PostgresSubmissions(PostgresSession):
     """Keeps the promises of `interface.SubmissionStore`."""
 
+    _shared_commits: SharedCommits | None = None
+
     async def submit(self, jobs: Sequence[NewJob]) -> list[SubmitAnswer]:
         """Insert jobs whose identity is free, and forced ones; an equal submission answers with the newest job."""
+        answers: list[SubmitAnswer] = []
+        for answer in await self.submit_each(jobs):
+            if isinstance(answer, BacklogFull):
+                raise answer
+            answers.append(answer)
+        return answers
+
+    async def submit_each(self, jobs: Sequence[NewJob]) -> list[SubmitAnswer | BacklogFull]:
+        """The same. One that a full backlog refuses has the refusal as its answer, and stops no other."""
+        if self._shared_commits is not None:
+            return await self._shared_commits.submit(jobs)
+        return await self._submit_each(jobs)
+
+    def share_commits(self) -> None:
+        """From now on submissions that arrive at the same time share a transaction."""
+        self._shared_commits = SharedCommits(self._submit_each)
+
+    async def close(self) -> None:
+        if self._shared_commits is not None:
+            await self._shared_commits.close()
+        await super().close()
+
+    async def _submit_each(self, jobs: Sequence[NewJob]) -> list[SubmitAnswer | BacklogFull]:
         runs: dict[str, int] = {}
         known: dict[tuple[str, str], dict[str, Any]] = {}
+        refused: dict[str, BacklogFull] = {}
         left = jobs
         while left:
             runs |= await self._insert_jobs(left)
@@ -38,25 +65,29 @@ class PostgresSubmissions(PostgresSession):
             found = await self._jobs_by_identity(left)
             known |= found
             left = [job for job in left if _is_open(job, found.get((job.tenant, job.identity)))]
-            if left:
-                # Else the limit was lifted, the job was pruned, or its number was taken, in between.
-                await self._refuse_if_full(left[0].tenant)
-        return [await self._submit_answer(job, runs.get(job.job_id), known) for job in jobs]
+            # Where none is full the limit was lifted, the job was pruned, or its number was taken, in between.
+            full = [refusal for tenant in {job.tenant for job in left} for refusal in await self._full(tenant)]
+            by_tenant = {refusal.instance: refusal for refusal in full}
+            refused |= {job.job_id: by_tenant[job.tenant] for job in left if job.tenant in by_tenant}
+            left = [job for job in left if job.tenant not in by_tenant]
+        return [refused.get(job.job_id) or await self._submit_answer(job, runs.get(job.job_id), known) for job in jobs]
 
     async def _insert_jobs(self, jobs: Sequence[NewJob]) -> dict[str, int]:
         """The jobs that could be made, each with its run."""
+        # Many jobs of one tenant and definition send it once.
+        different = list({(j.tenant, j.definition_hash): j for j in jobs}.values())
         definitions = {
-            "definition_hash": plain(j.definition_hash for j in jobs),
-            "tenant": texts(j.tenant for j in jobs),
-            "workflow_id": texts(j.workflow_id for j in jobs),
-            "version": texts(j.version for j in jobs),
-            "definition": jsons(j.definition for j in jobs),
+            "definition_hash": plain(j.definition_hash for j in different),
+            "tenant": texts(j.tenant for j in different),
+            "workflow_id": texts(j.workflow_id for j in different),
+            "version": texts(j.version for j in different),
+            "definition": jsons(j.definition for j in different),
         }
         rows = {
             "job_id": plain(j.job_id for j in jobs),
-            "tenant": definitions["tenant"],
-            "workflow_id": definitions["workflow_id"],
-            "version": definitions["version"],
+            "tenant": texts(j.tenant for j in jobs),
+            "workflow_id": texts(j.workflow_id for j in jobs),
+            "version": texts(j.version for j in jobs),
             "definition_hash": plain(j.pinned_hash for j in jobs),
             "identity": plain(j.identity for j in jobs),
             "body_hash": plain(j.body_hash for j in jobs),
@@ -65,21 +96,25 @@ class PostgresSubmissions(PostgresSession):
             "force": plain(j.force for j in jobs),
             # Null stands for jobs without labels, however many there are.
             "labels": jsons(j.labels for j in jobs) if any(j.labels for j in jobs) else None,
+            # The same for marks.
+            "correlation_id": _texts_or_null([j.correlation_id for j in jobs]),
+            "callback_url": _texts_or_null([j.callback_url for j in jobs]),
             # Null stands for jobs that take any defaults.
             "defaults_mark": texts(j.defaults_mark for j in jobs),
         }
-        if len({(j.tenant, j.definition_hash) for j in jobs}) == 1:
-            definitions = {**definitions, **_first_definition(jobs[0])}
+        more = [*_external_ids(jobs), *_sources(jobs)]
         await failpoint.hit("submit.before")
-        *_, submitted, _ = await self._exchange(
+        answers = await self._exchange(
             "submit",
             (query("register_definitions"), definitions),
             *_resolved(jobs),
             (query("take_backlog_turn"), {"tenant": rows["tenant"]}),
             (query("submit_jobs"), rows),
+            *more,
             SYNC,
             signalled([ANYBODY]),
         )
+        submitted = answers[-2 - len(more)]
         await failpoint.hit("submit.after_commit")
         runs = {row["job_id"]: row["run"] for row in by_name(submitted)}
         if None in runs:
@@ -87,20 +122,10 @@ class PostgresSubmissions(PostgresSession):
             raise DefaultsChanged("the defaults have changed since the definitions were resolved")
         return runs
 
-    async def _refuse_if_full(self, tenant: str) -> None:
-        for row in await self._fetch("backlog_of", tenant=tenant):
-            backlog, open_jobs = row["backlog"], row["open_jobs"]
-            if open_jobs < backlog:
-                continue
-            raise BacklogFull(
-                f"The backlog of tenant {tenant} is full: {_jobs(open_jobs)} open, and {backlog:,} may be.",
-                remedy=Remedy(
-                    "Submit again when some of them have ended, or allow more with",
-                    "limits",
-                    flags=("set", "tenant", "--tenant", tenant, "--backlog", str(2 * backlog)),
-                ),
-                instance=tenant,
-            )
+    async def _full(self, tenant: str) -> list[BacklogFull]:
+        """The refusal of a tenant whose backlog is full; nothing for others."""
+        rows = await self._fetch("backlog_of", tenant=tenant)
+        return [_backlog_full(tenant, **row) for row in rows if row["open_jobs"] >= row["backlog"]]
 
     async def _jobs_by_identity(self, jobs: Sequence[NewJob]) -> dict[tuple[str, str], dict[str, Any]]:
         if not jobs:
@@ -142,14 +167,21 @@ class PostgresSubmissions(PostgresSession):
 
     async def register(self, tenant: str, definition: Definition) -> tuple[datetime, bool]:
         """Make a definition the current one of its id; returns since when it is, and whether it was not before."""
-        (row,) = await self._fetch(
-            "register_definition",
-            tenant=tenant,
-            definition_hash=definition.hash(),
-            workflow_id=definition.workflow_id,
-            version=definition.version,
-            definition=definition.canonical_bytes().decode(),
-        )
+        definition_hash = definition.hash()
+        parameters = {
+            "tenant": tenant,
+            "definition_hash": definition_hash,
+            "workflow_id": definition.workflow_id,
+            "version": definition.version,
+            "definition": definition.canonical_bytes().decode(),
+        }
+        text: list[Statement] = []
+        if definition.text is not None:
+            one = definition.text
+            source = {"kind": one.kind, "name": one.name, "content": one.content}
+            text = [(query("register_source"), {"tenant": tenant, "definition_hash": definition_hash, **source})]
+        registered, *_ = await self._exchange("main", (query("register_definition"), parameters), *text)
+        (row,) = by_name(registered)
         return row["registered_at"], row["is_new"]
 
     async def keep_plan(self, plan: PlanRow, definition: bytes) -> None:
@@ -213,15 +245,16 @@ class PostgresSubmissions(PostgresSession):
         return answers[0]._replace(remedy=remedy_of(answers[0].remedy)) if answers else None
 
 
-def _first_definition(job: NewJob) -> dict[str, str]:
-    """Many jobs of one tenant and definition send it once."""
-    return {
-        "definition_hash": plain([job.definition_hash]),
-        "tenant": texts([job.tenant]),
-        "workflow_id": texts([job.workflow_id]),
-        "version": texts([job.version]),
-        "definition": jsons([job.definition]),
-    }
+def _backlog_full(tenant: str, *, backlog: int, open_jobs: int) -> BacklogFull:
+    return BacklogFull(
+        f"The backlog of tenant {tenant} is full: {_jobs(open_jobs)} open, and {backlog:,} may be.",
+        remedy=Remedy(
+            "Submit again when some of them have ended, or allow more with",
+            "limits",
+            flags=("set", "tenant", "--tenant", tenant, "--backlog", str(2 * backlog)),
+        ),
+        instance=tenant,
+    )
 
 
 def _resolved(jobs: Sequence[NewJob]) -> list[Statement]:
@@ -236,6 +269,34 @@ def _resolved(jobs: Sequence[NewJob]) -> list[Statement]:
         "definition": jsons(job.pinned for job in resolved.values()),
     }
     return [(query("store_resolved"), rows)]
+
+
+def _texts_or_null(values: Sequence[str | None]) -> str | None:
+    return texts(values) if any(values) else None
+
+
+def _external_ids(jobs: Sequence[NewJob]) -> list[Statement]:
+    """Most jobs have none."""
+    given = [job for job in jobs if job.external_ids]
+    if not given:
+        return []
+    rows = {"job_id": plain(job.job_id for job in given), "external_ids": jsons(job.external_ids for job in given)}
+    return [(query("write_external_ids"), rows)]
+
+
+def _sources(jobs: Sequence[NewJob]) -> list[Statement]:
+    """Jobs of one tenant and definition send its text once."""
+    given = {(job.tenant, job.definition_hash): job.text for job in jobs if job.text is not None}
+    if not given:
+        return []
+    rows = {
+        "tenant": texts(tenant for tenant, _ in given),
+        "definition_hash": plain(definition_hash for _, definition_hash in given),
+        "kind": plain(one.kind for one in given.values()),
+        "name": texts(one.name for one in given.values()),
+        "content": texts(one.content for one in given.values()),
+    }
+    return [(query("write_sources"), rows)]
 
 
 def _is_open(job: NewJob, found: dict[str, Any] | None) -> bool:

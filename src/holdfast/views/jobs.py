@@ -124,6 +124,12 @@ class Job:
     """When the present generation could begin."""
     began_at: datetime | None = field(default=None, metadata=HIDDEN)
     """When the first attempt of the present generation began."""
+    correlation_id: str | None = field(default=None, metadata=IF_ANY)
+    """What the caller calls the things of one cause."""
+    external_ids: dict[str, str] | None = field(default=None, metadata=IF_ANY)
+    """The ids that other systems have for the job, by their namespaces."""
+    callback_url: str | None = field(default=None, metadata=IF_ANY)
+    """Where the caller wants to be called back."""
 
     @property
     def is_terminal(self) -> bool:
@@ -265,6 +271,9 @@ def job_view(snapshot: Snapshot) -> Job:
         snapshot.definition,
         job.recovered_at or job.started_at,
         work_began(snapshot),
+        job.correlation_id,
+        job.external_ids,
+        job.callback_url,
     )
 
 

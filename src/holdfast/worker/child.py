@@ -172,7 +172,7 @@ def _begin(task: dict[str, Any]) -> _Attempt:
     lease = Lease._make(task["lease"])
     if lease.resume_point is not None:
         lease = lease._replace(resume_point=(lease.resume_point[0], lease.resume_point[1]))
-    begun = begin(lease, JobFacts(task["generation"], task["inputs"]))
+    begun = begin(lease, JobFacts(task["generation"], task["inputs"], **task["marks"]))
     return _Attempt(lease, begun.facts, begun.started_at, begun.started_monotonic, checkpoint_seq=lease.checkpoint_seq)
 
 

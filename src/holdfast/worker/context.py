@@ -164,6 +164,16 @@ class _ContextBase:
         return self._attempt.facts.inputs
 
     @property
+    def correlation_id(self) -> str | None:
+        """What the caller calls the things of one cause, if the submission said so."""
+        return self._attempt.facts.correlation_id
+
+    @property
+    def external_ids(self) -> dict[str, str]:
+        """The ids that other systems have for the job, by their namespaces."""
+        return dict(self._attempt.facts.external_ids or {})
+
+    @property
     def cancelled(self) -> bool:
         """True once the job was cancelled, the worker stops, or the lease was lost: save a checkpoint and return.
 

@@ -169,6 +169,7 @@ class Isolation:
             "lease": list(attempt.lease),
             "generation": attempt.facts.generation,
             "inputs": attempt.facts.inputs,
+            "marks": {"correlation_id": attempt.facts.correlation_id, "external_ids": attempt.facts.external_ids},
             "objects": self._payloads.objects.place if not is_remote(self._payloads.objects.place) else None,
             "limit_bytes": self._payloads.limit_bytes,
             "workplace": self._services.workplace.own_or_none(),

@@ -14,6 +14,8 @@ Change = Literal["created", "updated", "unchanged"]
 
 JOB, NODE, CONTENT_HASH = "holdfast:job_id", "holdfast:node", "holdfast:content_hash"
 """The properties with an item's origin: the job and the node that made it, and the sha256 of its file."""
+EXTERNAL_IDS = "holdfast:external_ids"
+"""The property with the ids that other systems have for the job."""
 PAGE_ITEMS = 1000
 
 

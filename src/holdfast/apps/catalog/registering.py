@@ -19,7 +19,7 @@ from holdfast import (
     Unreachable,
 )
 from holdfast.apps.catalog.facts import item_from_facts
-from holdfast.apps.catalog.interface import JOB, NODE, Catalog, InvalidItem, Json, Upserted
+from holdfast.apps.catalog.interface import EXTERNAL_IDS, JOB, NODE, Catalog, InvalidItem, Json, Upserted
 from holdfast.apps.catalog.rows import item_row
 from holdfast.apps.catalog.validating import MissingExtra, as_current, check_collection, check_item, unchecked
 
@@ -57,7 +57,7 @@ def register(
     collection_id: str, sources: Sequence[Any], properties: Mapping[str, Any] | None, node: str, ctx: Context
 ) -> tuple[Upserted, tuple[str, ...]] | None:
     """Register items or facts; returns the counts and the warnings. None if asked to stop before the write."""
-    common = {JOB: ctx.job_id, NODE: node}
+    common = {JOB: ctx.job_id, NODE: node} | ({EXTERNAL_IDS: ctx.external_ids} if ctx.external_ids else {})
     with as_failures():
         refuse_computed(properties or {})
         catalog = catalog_of(ctx)
@@ -77,7 +77,7 @@ def register(
     )
 
 
-def _prepared(source: Any, collection_id: str, properties: Mapping[str, Any], common: Mapping[str, str]) -> Json:
+def _prepared(source: Any, collection_id: str, properties: Mapping[str, Any], common: Mapping[str, Any]) -> Json:
     """A source as a STAC 1.1 item, with the common properties and the job that made it."""
     if not isinstance(source, Mapping):
         raise InvalidItem(str(source)[:100], "it is not an object, so neither an item nor facts")

@@ -11,9 +11,9 @@ from urllib.parse import unquote
 import orjson
 
 from holdfast.apps.catalog.extents import flat, moment, time_range
-from holdfast.apps.catalog.interface import CONTENT_HASH, JOB, NODE, InvalidItem, Json
+from holdfast.apps.catalog.interface import CONTENT_HASH, EXTERNAL_IDS, JOB, NODE, InvalidItem, Json
 
-PROVENANCE = (JOB, NODE)
+PROVENANCE = (JOB, NODE, EXTERNAL_IDS)
 PLACED_LINKS = ("self", "root", "parent", "collection", "item", "items", "child")
 """Links that depend on where the item's file is. An export writes them; the tables do not keep them."""
 

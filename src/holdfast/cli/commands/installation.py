@@ -23,6 +23,7 @@ class BootstrapVerb(StrEnum):
     TABLES = "tables"
     DDL = "ddl"
     DEPLOY = "deploy"
+    MIGRATE = "migrate"
     REBUILD = "rebuild"
 
 
@@ -146,9 +147,9 @@ def bootstrap(
     verb: Annotated[
         BootstrapVerb,
         typer.Argument(
-            metavar="status|tables|ddl|deploy|rebuild",
-            help="Show the migrations, the tables or the statements; make the schema; drop it and make it again."
-            " Default: status.",
+            metavar="status|tables|ddl|deploy|migrate|rebuild",
+            help="Show the migrations, the tables or the statements; make the schema, or bring it up to date; drop it"
+            " and make it again. Default: status.",
         ),
     ] = BootstrapVerb.STATUS,
     name: Annotated[
@@ -169,7 +170,7 @@ def bootstrap(
             return show_tables(as_json=as_json, target=target)
         case BootstrapVerb.DDL:
             return print_ddl(as_json=as_json)
-        case BootstrapVerb.DEPLOY:
+        case BootstrapVerb.DEPLOY | BootstrapVerb.MIGRATE:
             return apply_migrations(as_json=as_json, target=target)
         case BootstrapVerb.REBUILD:
             return rebuild_schema(name, as_json=as_json, target=target)

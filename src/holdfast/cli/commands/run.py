@@ -8,8 +8,12 @@ import typer
 
 from holdfast.cli.options import (
     RUN,
+    AllowBootstrap,
+    CallbackUrl,
     Concurrency,
+    CorrelationId,
     DatabaseUrl,
+    ExternalIds,
     Handlers,
     Host,
     Input,
@@ -18,6 +22,7 @@ from holdfast.cli.options import (
     Labels,
     PlainCommand,
     Port,
+    Priority,
     Queues,
     Tenant,
     Wait,
@@ -76,12 +81,10 @@ def submit(
             "--key", metavar="KEY", help="Name of this submission: for one workflow, the same key is the same job."
         ),
     ] = None,
-    priority: Annotated[
-        int,
-        typer.Option(
-            "--priority", metavar="N", min=-1000, max=1000, help="Tasks of jobs with a higher number run first."
-        ),
-    ] = 0,
+    correlation_id: CorrelationId = None,
+    external_id: ExternalIds = [],  # noqa: B006
+    callback_url: CallbackUrl = None,
+    priority: Priority = 0,
     wait: Wait = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="If the same submission has failed before, continue that job.")
@@ -104,6 +107,9 @@ def submit(
         like=like,
         labels=label,
         key=key,
+        correlation_id=correlation_id,
+        external_ids=external_id,
+        callback_url=callback_url,
         priority=priority,
         wait=wait,
         resume=resume,
@@ -131,12 +137,23 @@ def up(
     api: Annotated[bool | None, typer.Option("--api/--no-api", help="Serve HTTP, too. Default: yes.")] = None,
     host: Host = None,
     port: Port = None,
+    allow_bootstrap: AllowBootstrap = False,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
     """Serve jobs until stopped. The orchestrator, the worker and the HTTP service run in one process."""
     return _serve(
-        "up", handlers, queue, concurrency, as_json, database_url, migrate=migrate, api=api, host=host, port=port
+        "up",
+        handlers,
+        queue,
+        concurrency,
+        as_json,
+        database_url,
+        migrate=migrate,
+        api=api,
+        host=host,
+        port=port,
+        allow_bootstrap=allow_bootstrap or None,
     )
 
 
@@ -170,6 +187,7 @@ def _serve(
     api: bool | None = False,
     host: str | None = None,
     port: int | None = None,
+    allow_bootstrap: bool | None = None,
 ) -> int:
     from holdfast.cli.serve import serve
     from holdfast.cli.session import Target
@@ -184,6 +202,7 @@ def _serve(
         api=api,
         host=host,
         port=port,
+        allow_bootstrap=allow_bootstrap,
         as_json=as_json,
         target=target,
     )

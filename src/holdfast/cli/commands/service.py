@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import INSTALL, RUN, DatabaseUrl, Host, Json, PlainCommand, Port, Tenant
+from holdfast.cli.options import INSTALL, RUN, AllowBootstrap, DatabaseUrl, Host, Json, PlainCommand, Port, Tenant
 
 commands = typer.Typer()
 
@@ -30,6 +30,7 @@ class RoleName(StrEnum):
 def api(
     host: Host = None,
     port: Port = None,
+    allow_bootstrap: AllowBootstrap = False,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
@@ -37,7 +38,9 @@ def api(
     from holdfast.cli.api import serve_api
     from holdfast.cli.session import Target
 
-    return serve_api(host=host, port=port, as_json=as_json, target=Target(database_url))
+    return serve_api(
+        host=host, port=port, allow_bootstrap=allow_bootstrap or None, as_json=as_json, target=Target(database_url)
+    )
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=INSTALL)

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from holdfast.service.routes import fleet, health, identity, jobs, tasks, verbs, workflows
+from holdfast.service.routes import (
+    bootstrap,
+    definitions,
+    fleet,
+    health,
+    identity,
+    jobs,
+    lookup,
+    short,
+    submissions,
+    tasks,
+    verbs,
+    workflows,
+)
 from holdfast.service.table import RouteTable
 
 
 def all_tables(prefix: str) -> list[tuple[RouteTable, str]]:
     """The routes of all resources, and what their paths begin with."""
-    modules = (jobs, tasks, verbs, workflows, fleet, identity)
-    return [(health.table, ""), *((module.table, prefix) for module in modules)]
+    modules = (submissions, lookup, definitions, jobs, tasks, verbs, workflows, fleet, identity, bootstrap)
+    own = [(module.table, prefix) for module in modules]
+    return [(health.table, ""), *own, (short.stage_table, prefix), (short.table, short.PREFIX)]

@@ -1,4 +1,4 @@
-"""Jobs: submitting, listing and reading them."""
+"""Jobs: listing and reading them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import Header, Query, Response
+from fastapi import Query, Response
 
-from holdfast.errors import BacklogFull, InvalidDefinition, InvalidInput, NotFound, PayloadRefused, Refused
+from holdfast.errors import InvalidInput
 from holdfast.operations.identity import Permission
 from holdfast.operations.reading import LONGEST_PAGE
-from holdfast.operations.submitting import Submission
-from holdfast.service.bodies import Submit
-from holdfast.service.call import Call, CallContext, JobId
-from holdfast.service.definitions import definition_of
+from holdfast.service.call import Call, JobId
 from holdfast.service.table import ListOf, Page, RouteTable
 from holdfast.views.definitions import JobDefinition
 from holdfast.views.history import Event
@@ -27,46 +24,6 @@ Limit = Annotated[int, Query(ge=1, le=LONGEST_LIST, description="How many entrie
 Cursor = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the page before.")]
 
 
-@table.post(
-    "/jobs",
-    Permission.SUBMIT,
-    answers=Submission,
-    status=201,
-    also={200: "The same submission made this job before, or it continues."},
-    errors=(InvalidDefinition, NotFound, Refused, BacklogFull, PayloadRefused),
-)
-async def submit_job(call: Call, body: Submit, idempotency_key: Annotated[str | None, Header()] = None) -> Response:
-    """Make a job, or find the one that the same submission made before.
-
-    The same workflow with the same inputs, or with the same key, is the same job: send a submission again if you do not
-    know whether it arrived.
-    """
-    submission = await _submit(call, body, idempotency_key)
-    status = 201 if submission.answer in ("created", "forced") else 200
-    headers = {"Location": f"{call.request.url.path}/{submission.job_id}"}
-    return call.answer(submission.to_json(), status, headers)
-
-
-async def _submit(call: CallContext, body: Submit, idempotency_key: str | None) -> Submission:
-    if (body.workflow is None) == (body.definition is None):
-        raise InvalidInput("A submission names a `workflow`, or brings a `definition`.")
-    if None not in (body.key, idempotency_key) and body.key != idempotency_key:
-        raise InvalidInput("`key` and the header `Idempotency-Key` differ.", remedy="Give one of them.")
-    client = call.client
-    given = definition_of(body.definition) if body.definition is not None else None
-    submission = await client.submit(
-        given if given is not None else await client.definition(str(body.workflow)),
-        body.inputs,
-        key=body.key or idempotency_key,
-        priority=body.priority,
-        resume=body.resume,
-        force=body.force,
-        labels=body.labels,
-        like=body.like,
-    )
-    return await client.settle_submission(submission)
-
-
 @table.get("/jobs", Permission.READ, answers=Page(JobSummary))
 async def list_jobs(
     call: Call,
@@ -76,7 +33,20 @@ async def list_jobs(
     until: Annotated[datetime | None, Query(description="Only jobs submitted before this time.")] = None,
     key: Annotated[str | None, Query(max_length=500, description="Only jobs that this key made.")] = None,
     code: Annotated[str | None, Query(max_length=64, description="Only jobs in which something has this code.")] = None,
+    fingerprint: Annotated[
+        str | None, Query(max_length=64, description="Only jobs in which something failed in this way.")
+    ] = None,
     label: Annotated[list[str] | None, Query(description="Only jobs with this label, as NAME=VALUE.")] = None,
+    correlation: Annotated[str | None, Query(max_length=200, description="Only jobs with this correlation id.")] = None,
+    text: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=500,
+            description="Only jobs whose id begins or ends with this, that this key made, or whose workflow or"
+            " correlation id begins with it.",
+        ),
+    ] = None,
     unacknowledged: Annotated[bool, Query(description="Only those that no person has seen.")] = False,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -90,6 +60,9 @@ async def list_jobs(
         key=key,
         code=code,
         labels=_labels(label or ()),
+        correlation_id=correlation,
+        fingerprint=fingerprint,
+        text=text,
         unacknowledged=unacknowledged,
         limit=limit,
         after=cursor,

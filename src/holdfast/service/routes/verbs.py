@@ -22,7 +22,7 @@ Wait = Annotated[
     float,
     Query(ge=0, le=LONGEST_WAIT_SECONDS, description="Wait that many seconds for the owner's answer."),
 ]
-_SENT = {202: "The verb was sent; the job's owner has not answered yet."}
+SENT = {202: "The verb was sent; the job's owner has not answered yet."}
 
 
 @table.post("/jobs/{job_id}/plan", Permission.READ, answers=Plan, errors=(Refused,))
@@ -40,7 +40,7 @@ async def plan_verb(call: Call, job_id: JobId, body: PlanOf) -> Response:
     return call.answer(plan)
 
 
-async def _carry_out(call: CallContext, job_id: str, verb: Verb, body: Reasoned, wait: float) -> Response:
+async def carry_out_verb(call: CallContext, job_id: str, verb: Verb, body: Reasoned, wait: float) -> Response:
     request: VerbRequest = body.request(verb)
     plan = await call.client.plan(job_id, replace(request, plan_id=None))
     if plan.refusal is not None:
@@ -65,13 +65,13 @@ async def _carry_out(call: CallContext, job_id: str, verb: Verb, body: Reasoned,
 
 def _verb(verb: Verb, kind: Any, text: str) -> None:
     async def endpoint(call: Call, job_id: JobId, body: Any, wait: Wait = 0) -> Response:
-        return await _carry_out(call, job_id, verb, body, wait)
+        return await carry_out_verb(call, job_id, verb, body, wait)
 
     endpoint.__name__ = f"{verb}_job"
     endpoint.__doc__ = text
     endpoint.__annotations__["body"] = kind
     path = f"/jobs/{{job_id}}/{verb}"
-    declare = table.post(path, Permission.OPERATE, answers=VerbResult, also=_SENT, errors=(Refused,))
+    declare = table.post(path, Permission.OPERATE, answers=VerbResult, also=SENT, errors=(Refused,))
     declare(endpoint)
 
 

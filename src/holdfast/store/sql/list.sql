@@ -4,7 +4,9 @@
 -- The next ids of jobs, newest first, and whether each fits the filters. Ids are made in the order of time, so the primary
 -- key is walked backwards; filters beside the walk would make the planner sort all jobs.
 with j as materialized (
-    select j.job_id, j.tenant, j.status, j.workflow_id, j.created_at, j.generation, j.error, j.labels from jobs j
+    select j.job_id, j.tenant, j.status, j.workflow_id, j.created_at, j.generation, j.error, j.labels, j.identity,
+        j.correlation_id
+    from jobs j
     where j.job_id < %(before)s::uuid order by j.job_id desc limit %(walk)s
 )
 select j.job_id::text as job_id, j.tenant = coalesce(%(tenant)s, j.tenant) and {{job_fits}} as fits
@@ -13,7 +15,9 @@ from j order by j.job_id desc;
 -- name: jobs_with_labels
 -- The jobs with these labels that fit the other filters, too: for labels that few jobs have.
 with j as materialized (
-    select j.job_id, j.tenant, j.status, j.workflow_id, j.created_at, j.generation, j.error, j.labels from jobs j
+    select j.job_id, j.tenant, j.status, j.workflow_id, j.created_at, j.generation, j.error, j.labels, j.identity,
+        j.correlation_id
+    from jobs j
     where j.labels @> %(labels)s::jsonb and j.tenant = coalesce(%(tenant)s, j.tenant) and j.job_id < %(before)s::uuid
 )
 select j.job_id::text as job_id from j where {{job_fits}} order by j.job_id desc limit %(limit)s;
@@ -24,6 +28,25 @@ select j.job_id::text as job_id from jobs j
 where j.tenant = %(tenant)s and j.identity = any(%(identities)s::text[]) and j.job_id < %(before)s::uuid and {{job_fits}}
 order by j.job_id desc limit %(limit)s;
 
+-- name: jobs_of_correlation
+-- The same for the jobs of one cause, which an index has in their order.
+select j.job_id::text as job_id from jobs j
+where j.tenant = %(tenant)s and j.correlation_id = %(correlation_id)s and j.job_id < %(before)s::uuid and {{job_fits}}
+order by j.job_id desc limit %(limit)s;
+
+-- name: jobs_of_external_id
+-- The jobs for which another system has this id.
+select x.job_id::text as job_id from external_ids x
+where x.tenant = %(tenant)s and x.namespace = %(namespace)s and x.value = %(value)s and x.job_id < %(before)s::uuid
+order by x.job_id desc limit %(limit)s;
+
+-- name: jobs_of_artifact
+-- The jobs that have published a file with this content; they are few.
+select distinct a.job_id::text as job_id from artifacts a
+join jobs j on j.job_id = a.job_id and j.tenant = coalesce(%(tenant)s, j.tenant)
+where a.digest = %(digest)s and a.job_id < %(before)s::uuid
+order by job_id desc limit %(limit)s;
+
 -- name: job_fits
 -- Whether a job `j` fits the filters of a list. Tasks are looked at only if a node of the job has failed ones.
 coalesce((%(statuses)s::text[] is null or j.status = any(%(statuses)s::text[]))
@@ -33,6 +56,14 @@ coalesce((%(statuses)s::text[] is null or j.status = any(%(statuses)s::text[]))
     and (%(labels)s::jsonb is null or j.labels @> %(labels)s::jsonb)
     and (not %(unacknowledged)s::boolean or not exists (
         select 1 from acknowledgements k where k.job_id = any(array[j.job_id]) and k.generation = j.generation))
+    and (%(text)s::text is null or starts_with(j.job_id::text, lower(%(text)s))
+        or right(j.job_id::text, length(%(text)s)) = lower(%(text)s) or starts_with(j.workflow_id, %(text)s)
+        or starts_with(j.correlation_id, %(text)s) or j.identity = any(%(text_identities)s::text[]))
+    and (%(fingerprint)s::text is null or j.error ->> 'fingerprint' = %(fingerprint)s or exists (
+        select 1 from nodes n where n.job_id = any(array[j.job_id]) and (n.error ->> 'fingerprint' = %(fingerprint)s
+            or n.failed_count > 0 and exists (
+                select 1 from tasks t where t.job_id = any(array[j.job_id]) and t.node = n.node and t.status = 'failed'
+                    and t.error ->> 'fingerprint' = %(fingerprint)s))))
     and (%(code)s::text is null or j.error ->> 'code' = %(code)s or exists (
         select 1 from nodes n where n.job_id = any(array[j.job_id]) and (n.error ->> 'code' = %(code)s
             or n.failed_count > 0 and exists (

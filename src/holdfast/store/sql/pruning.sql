@@ -102,6 +102,9 @@ plans_gone as (
 pins_gone as (
     delete from pins p using locked l where p.job_id = any(array[l.job_id])
 ),
+external_ids_gone as (
+    delete from external_ids e using locked l where e.job_id = any(array[l.job_id])
+),
 answered as materialized (
     -- If an answer is locked, the janitor is deleting it.
     select a.signal_id from answers a where a.job_id in (select l.job_id from locked l) for update skip locked

@@ -62,6 +62,7 @@ create table workers (
 -- former owner finds another epoch. The stop columns describe a job that is stopping. deaths counts the orchestrators
 -- that died in cycles of the job. labels null: the job has none. recovered_at: when the present generation began; null
 -- for the first one. undo: who wants the job to be undone, which nodes that concerns, and whether it is over.
+-- correlation_id, callback_url: what the caller calls the submission, and where it wants to be called back.
 create table jobs (
     job_id uuid not null,
     tenant text not null default 'default',
@@ -97,6 +98,8 @@ create table jobs (
     labels jsonb,
     recovered_at timestamptz,
     undo jsonb,
+    correlation_id text,
+    callback_url text,
     primary key (job_id),
     constraint job_status_is_known
         check (status in ('pending', 'running', 'completed', 'partial', 'failed', 'cancelled')),
@@ -107,6 +110,7 @@ create table jobs (
     constraint generation_counts_from_one check (generation >= 1),
     constraint run_counts_from_one check (run >= 1)
 ) with (fillfactor=50);
+create index jobs_by_correlation on jobs (tenant, correlation_id, job_id) where correlation_id is not null;
 create index jobs_by_finishing_time on jobs (finished_at, job_id) where finished_at is not null;
 create index jobs_by_label on jobs using gin (labels jsonb_path_ops) where labels is not null;
 create unique index jobs_have_one_row_per_identity_and_run on jobs (tenant, identity, run);
@@ -477,6 +481,7 @@ create table artifacts (
     published_at timestamptz not null default now(),
     primary key (job_id, node, item, name)
 );
+create index artifacts_by_digest on artifacts (digest);
 
 -- The leader of each role that only one process may have.
 create table leaders (
@@ -608,3 +613,25 @@ create table api_keys (
     constraint keys_have_a_role check (cardinality(roles) > 0)
 );
 create index api_keys_by_tenant on api_keys (tenant, created_at desc);
+
+-- The ids that other systems have for a job, by which people find it.
+create table external_ids (
+    tenant text not null,
+    namespace text not null,
+    value text not null,
+    job_id uuid not null,
+    primary key (tenant, namespace, value, job_id)
+);
+create index external_ids_by_job on external_ids (job_id);
+
+-- The texts from which the definitions of a tenant were read, as they came. A definition that a program built has none.
+create table sources (
+    tenant text not null,
+    definition_hash text not null,
+    kind text not null,
+    name text,
+    content text not null,
+    stored_at timestamptz not null default now(),
+    primary key (tenant, definition_hash),
+    constraint source_kind_is_known check (kind in ('yaml', 'json', 'python'))
+);

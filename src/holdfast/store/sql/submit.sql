@@ -98,15 +98,17 @@ from (
 -- The job's row, its first event and its first signal commit together. An existing job of the same identity wins,
 -- unless the submission is forced: then it makes the next run of the same body. If two submissions need the same run
 -- number, one of them gets it. A first run may have been pruned before a later one, so a submission that is not forced
--- also looks for later runs. A tenant whose backlog is full gets no new job, but gets an existing one. The order is the
--- same everywhere: two calls with the same identities wait for each other, but never deadlock. No job is made if the
--- defaults of a tenant are not those with which its definition was resolved; a row without a job says so.
+-- also looks for later runs. A tenant with a limited backlog gets no more new jobs than there is room for, but gets existing
+-- ones. The order is the same everywhere: two calls with the same identities wait for each other, but never deadlock. No
+-- job is made if the defaults of a tenant are not those with which its definition was resolved; a row without a job says
+-- so.
 with wanted as (
     select * from unnest(%(job_id)s::uuid[], %(tenant)s::text[], %(workflow_id)s::text[], %(version)s::text[],
         %(definition_hash)s::text[], %(identity)s::text[], %(body_hash)s::text[], %(inputs)s::jsonb[],
-        %(priority)s::smallint[], %(force)s::boolean[], %(labels)s::jsonb[], %(defaults_mark)s::text[]) with ordinality
+        %(priority)s::smallint[], %(force)s::boolean[], %(labels)s::jsonb[], %(defaults_mark)s::text[],
+        %(correlation_id)s::text[], %(callback_url)s::text[]) with ordinality
         as w (job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority, force, labels,
-            defaults_mark, place)
+            defaults_mark, correlation_id, callback_url, place)
 ),
 other_defaults as materialized (
     select t.tenant from (select distinct w.tenant, w.defaults_mark from wanted w) t
@@ -114,26 +116,32 @@ other_defaults as materialized (
         select md5(string_agg(d.name || d.value::text, ',' order by d.name))
         from defaults d where d.tenant = t.tenant and d.value is not null), '')
 ),
-full_tenant as materialized (
-    select m.tenant from limits m
-    where m.tenant in (select w.tenant from wanted w) and m.name = 'tenant' and m.backlog is not null
-        and m.backlog <= (
+room as materialized (
+    select m.tenant, m.backlog - (
             select count(*) from (
                 select 1 from jobs j where j.tenant = m.tenant and j.finished_at is null limit m.backlog
-            ) o)
+            ) o) as places
+    from limits m
+    where m.tenant in (select w.tenant from wanted w) and m.name = 'tenant' and m.backlog is not null
+),
+without_room as materialized (
+    select o.job_id from (
+        select w.job_id, r.places, row_number() over (partition by w.tenant order by w.place) as number
+        from room r join wanted w on w.tenant = r.tenant
+    ) o where o.number > o.places
 ),
 created as (
     insert into jobs (job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority, run,
-        previous, labels)
+        previous, labels, correlation_id, callback_url)
     select w.job_id, w.tenant, w.workflow_id, w.version, w.definition_hash, w.identity, w.body_hash, w.inputs, w.priority,
-        coalesce(n.run, 0) + 1, n.job_id, w.labels
+        coalesce(n.run, 0) + 1, n.job_id, w.labels, w.correlation_id, w.callback_url
     from wanted w
     left join lateral (
         select j.job_id, j.run, j.body_hash from jobs j
         where w.force and j.tenant = w.tenant and j.identity = w.identity order by j.run desc limit 1
     ) n on true
     where not exists (select 1 from other_defaults)
-        and w.tenant not in (select f.tenant from full_tenant f)
+        and w.job_id not in (select f.job_id from without_room f)
         and case when w.force then n.job_id is null or n.body_hash = w.body_hash
             else (
                 select j.run from jobs j
@@ -154,6 +162,31 @@ signalled as (
 select job_id::text as job_id, run from created
 union all
 select null, null from other_defaults;
+
+-- name: write_external_ids
+-- The ids that other systems have for the jobs that this transaction has made. A job that was there keeps its own.
+insert into external_ids (tenant, namespace, value, job_id)
+select j.tenant, e.key, e.value, j.job_id
+from unnest(%(job_id)s::uuid[], %(external_ids)s::jsonb[]) as w (job_id, external_ids)
+join jobs j on j.job_id = w.job_id
+cross join lateral jsonb_each_text(w.external_ids) as e
+on conflict do nothing;
+
+-- name: write_sources
+-- The texts from which definitions were read. The first one stays: a submission changes no registration.
+insert into sources (tenant, definition_hash, kind, name, content)
+select * from unnest(%(tenant)s::text[], %(definition_hash)s::text[], %(kind)s::text[], %(name)s::text[],
+    %(content)s::text[]) as w (tenant, definition_hash, kind, name, content)
+order by w.tenant, w.definition_hash
+on conflict do nothing;
+
+-- name: register_source
+-- The text of a definition that a person registers: it takes the place of an earlier spelling of the same one.
+insert into sources as s (tenant, definition_hash, kind, name, content)
+values (%(tenant)s, %(definition_hash)s, %(kind)s, %(name)s, %(content)s)
+on conflict (tenant, definition_hash) do update
+set kind = excluded.kind, name = excluded.name, content = excluded.content, stored_at = now()
+where (s.kind, s.name, s.content) is distinct from (excluded.kind, excluded.name, excluded.content);
 
 -- name: backlog_of
 -- The number of open jobs of a tenant, and its limit.

@@ -1,0 +1,148 @@
+"""Submitting jobs: one, or many at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Header, Response
+from pydantic import ValidationError
+
+from holdfast.errors import (
+    BacklogFull,
+    Detail,
+    HoldfastError,
+    InvalidDefinition,
+    InvalidInput,
+    NotFound,
+    PayloadRefused,
+    Refused,
+)
+from holdfast.operations.batches import SubmitRequest
+from holdfast.operations.identity import Permission
+from holdfast.operations.submitting import Submission
+from holdfast.service.bodies import Batch, Submit
+from holdfast.service.call import Call, CallContext
+from holdfast.service.definitions import definition_of
+from holdfast.service.table import ListOf, RouteTable
+
+table = RouteTable("jobs")
+SUBMIT_ERRORS = (InvalidDefinition, NotFound, Refused, BacklogFull, PayloadRefused)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOutcome:
+    """What one of many submissions has led to."""
+
+    status: int
+    """What `POST /jobs` would have answered."""
+    submission: Submission | None
+    problem: dict[str, Any] | None
+    """Why it was refused, if it was: the problem object."""
+
+
+@table.post(
+    "/jobs",
+    Permission.SUBMIT,
+    answers=Submission,
+    status=201,
+    also={200: "The same submission made this job before, or it continues."},
+    errors=SUBMIT_ERRORS,
+)
+async def submit_job(call: Call, body: Submit, idempotency_key: Annotated[str | None, Header()] = None) -> Response:
+    """Make a job, or find the one that the same submission made before.
+
+    The same workflow with the same inputs, or with the same key, is the same job: send a submission again if you do not
+    know whether it arrived. Labels, the correlation id, external ids and the callback's address are no part of that:
+    those of the first submission hold.
+    """
+    submission = await submit_and_settle(call, body, idempotency_key)
+    headers = {"Location": f"{call.request.url.path}/{submission.job_id}"}
+    return call.answer(submission.to_json(), status_of(submission), headers)
+
+
+def status_of(submission: Submission) -> int:
+    return 201 if submission.answer in ("created", "forced") else 200
+
+
+async def submit_and_settle(call: CallContext, body: Submit, idempotency_key: str | None) -> Submission:
+    """The submission, once a resume that it asks for is answered."""
+    _refuse_ambiguous(body, idempotency_key)
+    client = call.client
+    submission = await client.submit(
+        await _definition(call, body),
+        body.inputs,
+        key=body.key or idempotency_key,
+        priority=body.priority,
+        resume=body.resume,
+        force=body.force,
+        labels=body.labels,
+        correlation_id=body.correlation_id,
+        external_ids=body.external_ids,
+        callback_url=body.callback_url,
+        like=body.like,
+    )
+    return await client.settle_submission(submission)
+
+
+async def _definition(call: CallContext, body: Submit) -> Any:
+    if body.definition is not None:
+        return definition_of(body.definition)
+    return await call.client.definition(str(body.workflow))
+
+
+def _refuse_ambiguous(body: Submit, idempotency_key: str | None = None) -> None:
+    if (body.workflow is None) == (body.definition is None):
+        raise InvalidInput("A submission names a `workflow`, or brings a `definition`.")
+    if None not in (body.key, idempotency_key) and body.key != idempotency_key:
+        raise InvalidInput("`key` and the header `Idempotency-Key` differ.", remedy="Give one of them.")
+
+
+@table.post("/jobs/batch", Permission.SUBMIT, answers=ListOf(BatchOutcome))
+async def submit_batch(call: Call, body: Batch) -> Response:
+    """Make many jobs, at most 1,000, in one transaction.
+
+    The answers stand in the order of the submissions. One that is refused is answered with its problem, and stops no
+    other. A job that resumes is not waited for.
+    """
+    outcomes: dict[int, dict[str, Any]] = {}
+    requests: dict[int, SubmitRequest] = {}
+    for number, given in enumerate(body.jobs):
+        try:
+            requests[number] = _request(given, f"body.jobs.{number}")
+        except HoldfastError as problem:
+            outcomes[number] = _refused(problem)
+    made = await call.client.submit_batch(list(requests.values())) if requests else []
+    for number, outcome in zip(requests, made, strict=True):
+        outcomes[number] = _refused(outcome) if isinstance(outcome, HoldfastError) else _made(outcome)
+    return call.items([outcomes[number] for number in range(len(body.jobs))])
+
+
+def _request(given: dict[str, Any], place: str) -> SubmitRequest:
+    try:
+        body = Submit.model_validate(given)
+    except ValidationError as error:
+        details = [Detail(one["msg"], path=".".join([place, *map(str, one["loc"])])) for one in error.errors()]
+        raise InvalidInput("The submission is not valid.", errors=details) from None
+    _refuse_ambiguous(body)
+    return SubmitRequest(
+        definition_of(body.definition) if body.definition is not None else str(body.workflow),
+        body.inputs,
+        key=body.key,
+        priority=body.priority,
+        resume=body.resume,
+        force=body.force,
+        labels=body.labels,
+        correlation_id=body.correlation_id,
+        external_ids=body.external_ids,
+        callback_url=body.callback_url,
+        like=body.like,
+    )
+
+
+def _refused(problem: HoldfastError) -> dict[str, Any]:
+    return {"status": problem.http_status, "submission": None, "problem": problem.to_problem()}
+
+
+def _made(submission: Submission) -> dict[str, Any]:
+    return {"status": status_of(submission), "submission": submission.to_json(), "problem": None}
