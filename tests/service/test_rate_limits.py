@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Clock:
-    """Time that stands still until it is told otherwise."""
+    """Time that a test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -87,11 +87,11 @@ async def test_a_key_that_asks_too_often_waits_and_other_keys_do_not(database_ur
 
 async def test_an_address_without_a_credential_is_limited_also_on_this_machine(database_url: str) -> None:
     async with serving_http(database_url, address_requests_per_second=0.5) as service:
-        nobody, viewer = service.with_key(None), await service.as_role("viewer")
-        statuses = Counter([(await nobody.get(f"{API}/jobs")).status_code for _ in range(10)])
+        stranger, viewer = service.with_key(None), await service.as_role("viewer")
+        statuses = Counter([(await stranger.get(f"{API}/jobs")).status_code for _ in range(10)])
         assert statuses[401] < 10
         assert statuses[429] > 0
-        assert (await nobody.get("/livez")).status_code == 429
+        assert (await stranger.get("/livez")).status_code == 429
         assert (await viewer.get(f"{API}/jobs")).status_code == 200
 
 

@@ -296,7 +296,7 @@ async def test_the_first_page_says_what_this_is(service: Service) -> None:
     assert (await service.with_key(None).head("/")).status_code == 200
 
 
-async def test_without_a_credential_the_session_is_nobodys(service: Service) -> None:
+async def test_without_a_credential_a_request_is_anonymous(service: Service) -> None:
     who = (await service.with_key(None).get(SESSION)).json()
     assert (who["name"], who["roles"], who["scopes"], who["credential"]) == ("anonymous", [], [], "none")
     assert (await service.with_key("hf_wrong").get(SESSION)).status_code == 401
