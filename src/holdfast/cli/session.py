@@ -31,7 +31,7 @@ from holdfast.settings import Settings, load_settings
 if TYPE_CHECKING:
     from holdfast.client import Client
 
-OF_ALL_TENANTS = {"breakers", "doctor", "janitor", "migrate", "orchestrator", "prune", "up", "worker"}
+OF_ALL_TENANTS = {"breakers", "doctor", "janitor", "migrate", "orchestrator", "prune", "tenants", "up", "worker"}
 """Commands that take no tenant: they are about the whole database."""
 
 

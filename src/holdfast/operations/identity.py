@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from holdfast.errors import Forbidden
@@ -53,6 +54,17 @@ class Identity:
     roles: tuple[Role, ...]
     key: str | None = None
     """The prefix of its API key."""
+    session: str | None = None
+    """The hash of the cookie of its browser session."""
+    expires_at: datetime | None = None
+    """When its credential ends at the latest."""
+
+    @property
+    def credential(self) -> tuple[str, str]:
+        """What shows that it is who it is: its kind, and which one."""
+        if self.session is not None:
+            return "session", self.session
+        return ("key", self.key) if self.key is not None else ("token", self.name)
 
     @property
     def permissions(self) -> frozenset[Permission]:

@@ -31,6 +31,12 @@ class CallContext:
         request_id: str = self.request.scope["state"]["request_id"]
         return request_id
 
+    @property
+    def root_path(self) -> str:
+        """The path below which the service is seen."""
+        root_path: str = self.request.scope.get("root_path", "")
+        return root_path
+
     def answer(self, view: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
         """A view as JSON; a client of ours gets the fields too that only programs use."""
         return json_response(view, status, headers, whole=wants_whole(self.request))

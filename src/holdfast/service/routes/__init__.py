@@ -6,13 +6,16 @@ from holdfast.service.routes import (
     bootstrap,
     definitions,
     fleet,
+    front,
     health,
     identity,
     jobs,
     lookup,
+    sessions,
     short,
     submissions,
     tasks,
+    tenants,
     verbs,
     workflows,
 )
@@ -21,6 +24,19 @@ from holdfast.service.table import RouteTable
 
 def all_tables(prefix: str) -> list[tuple[RouteTable, str]]:
     """The routes of all resources, and what their paths begin with."""
-    modules = (submissions, lookup, definitions, jobs, tasks, verbs, workflows, fleet, identity, bootstrap)
+    modules = (
+        submissions,
+        lookup,
+        definitions,
+        jobs,
+        tasks,
+        verbs,
+        workflows,
+        fleet,
+        identity,
+        sessions,
+        tenants,
+        bootstrap,
+    )
     own = [(module.table, prefix) for module in modules]
-    return [(health.table, ""), *own, (short.stage_table, prefix), (short.table, short.PREFIX)]
+    return [(health.table, ""), (front.table, ""), *own, (short.stage_table, prefix), (short.table, short.PREFIX)]
