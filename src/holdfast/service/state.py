@@ -11,6 +11,7 @@ from holdfast.errors import Unauthenticated
 from holdfast.operations import keys
 from holdfast.operations.identity import Identity
 from holdfast.operations.ports import Installation, OperationsStore
+from holdfast.service.live import Live
 
 REMEMBERED_SECONDS = 4.0
 """How long an identity is not read again: a key that is revoked ends within five seconds."""
@@ -29,6 +30,11 @@ class ServiceState:
     open_installation: Callable[[], AbstractAsyncContextManager[Installation]] | None = None
     """Opens the database itself, for those who set it up."""
     _known: dict[str, tuple[float, Identity]] = field(default_factory=dict)
+    live: Live = field(init=False)
+    """The streams of this process."""
+
+    def __post_init__(self) -> None:
+        self.live = Live(self.store)
 
     async def identity_of(self, authorization: str | None) -> Identity:
         """Whose credential this is. One that is not valid is refused, whatever is wrong with it."""

@@ -9,6 +9,7 @@ from holdfast.service.routes import (
     health,
     identity,
     jobs,
+    live,
     lookup,
     short,
     submissions,
@@ -21,6 +22,6 @@ from holdfast.service.table import RouteTable
 
 def all_tables(prefix: str) -> list[tuple[RouteTable, str]]:
     """The routes of all resources, and what their paths begin with."""
-    modules = (submissions, lookup, definitions, jobs, tasks, verbs, workflows, fleet, identity, bootstrap)
+    modules = (submissions, lookup, definitions, jobs, live, tasks, verbs, workflows, fleet, identity, bootstrap)
     own = [(module.table, prefix) for module in modules]
     return [(health.table, ""), *own, (short.stage_table, prefix), (short.table, short.PREFIX)]
