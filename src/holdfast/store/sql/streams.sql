@@ -55,14 +55,16 @@ select count(*) > %(limit)s as has_many from (
 
 -- name: stream_job
 -- One page of the events of a job, and whether the job has ended and with which number, all of one moment.
-select (j.finished_at is not null) as is_over,
-    (select coalesce(max(l.seq), 0) from events l where l.job_id = any(array[j.job_id])) as last_seq,
-    e.seq, j.job_id::text as job_id, e.event, e.node, e.item, e.attempt, e.at, e.data::text as data, j.tenant,
-    j.workflow_id
-from jobs j
+with known as materialized (
+    select j.job_id, j.tenant, j.workflow_id, (j.finished_at is not null) as is_over,
+        (select l.seq from events l where l.job_id = %(job)s::uuid order by l.seq desc limit 1) as last_seq
+    from jobs j where j.job_id = %(job)s::uuid and j.tenant = coalesce(%(tenant)s, j.tenant)
+)
+select k.is_over, coalesce(k.last_seq, 0) as last_seq, e.seq, k.job_id::text as job_id, e.event, e.node, e.item,
+    e.attempt, e.at, e.data::text as data, k.tenant, k.workflow_id
+from known k
 left join lateral (
-    select v.* from events v
-    where v.job_id = any(array[j.job_id]) and v.seq > %(after)s::int order by v.seq limit %(limit)s
+    select v.seq, v.event, v.node, v.item, v.attempt, v.at, v.data from events v
+    where v.job_id = %(job)s::uuid and v.seq > %(after)s::int order by v.seq limit %(limit)s
 ) e on true
-where j.job_id = %(job)s::uuid and j.tenant = coalesce(%(tenant)s, j.tenant)
 order by e.seq;
