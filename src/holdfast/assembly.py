@@ -171,6 +171,7 @@ def new_web_server(url: str, settings: Settings) -> tuple[WebServer, PostgresSto
         grace_seconds=settings.grace_seconds,
         root_path=settings.root_path,
         trusted_proxies=settings.trusted_proxies,
+        on_stop=state.live.end,
     )
     return server, store
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from holdfast.client_gates import Bound, Gates
 from holdfast.client_identities import Identities
+from holdfast.client_streams import Streams
 from holdfast.client_submissions import Submissions, Workflows
 from holdfast.define.definition import Definition
 from holdfast.errors import Unreachable
@@ -231,7 +232,7 @@ class _Data(Bound):
         await data.fetch_artifact(self._scope, self._store, job_id, artifact, target)
 
 
-class Client(_Reads, _Data, Gates, Identities, Submissions, Workflows):
+class Client(_Reads, _Data, Gates, Identities, Streams, Submissions, Workflows):
     """An asynchronous client of one database: `async with Client.connect(url) as client: …`."""
 
     @classmethod

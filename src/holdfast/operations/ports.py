@@ -20,6 +20,7 @@ from holdfast.janitor.ports import JanitorStore, PruneStore
 from holdfast.operations.definition_ports import DefinitionStore
 from holdfast.operations.identity_ports import IdentityStore
 from holdfast.operations.looks import CorrectingLook, PlanningLook
+from holdfast.operations.stream_ports import StreamStore
 from holdfast.sql_files import Migration
 from holdfast.store.data_rows import ArtifactView, CheckpointRow, FailedItems, ResultRow, TaskRow
 from holdfast.store.fleet import Fleet, OrchestratorView
@@ -361,6 +362,8 @@ class OperationsStore(SubmissionStore, Protocol):
     def definitions(self, tenant: str) -> DefinitionStore:
         """The definitions of a tenant, as people see them."""
         ...
+
+    def streams(self) -> StreamStore: ...
 
     def gates(self) -> GateStore: ...
 

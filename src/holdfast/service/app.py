@@ -116,7 +116,8 @@ class _Surroundings:
             await send(message)
 
         if scope["method"] == "HEAD":
-            # The server leaves the body out.
+            # The server leaves the body out. A stream, which has no end, ends at once.
+            scope["state"]["is_head"] = True
             scope = {**scope, "method": "GET"}
         await self._app(scope, receive, send_with_headers)
 

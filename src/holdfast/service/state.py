@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.operations.identity import Identity
 from holdfast.operations.ports import Installation, OperationsStore
 from holdfast.service.identity.door import Door
+from holdfast.service.live import Live
 
 if TYPE_CHECKING:
     from holdfast.service.identity.code_flow import CodeFlow
@@ -28,6 +29,11 @@ class ServiceState:
     """Opens the database itself, for those who set it up."""
     code_flow: CodeFlow | None = field(default=None)
     """Signs browsers in at an identity provider, if there is one."""
+    live: Live = field(init=False)
+    """The streams of this process."""
+
+    def __post_init__(self) -> None:
+        self.live = Live(self.store)
 
     async def is_still_valid(self, identity: Identity) -> bool:
         """Whether the credential of a request that is still open holds. Cheap: ask each few seconds."""

@@ -16,6 +16,7 @@ from holdfast.store.ownership import PostgresOwnership
 from holdfast.store.payloads import Payloads
 from holdfast.store.pruning import PostgresPruning
 from holdfast.store.reading import PostgresReadStore
+from holdfast.store.streams import PostgresStreams
 from holdfast.store.submissions import PostgresSubmissions
 from holdfast.store.task_source import PostgresTaskSource
 
@@ -57,6 +58,9 @@ class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
 
     def definitions(self, tenant: str) -> PostgresDefinitions:
         return PostgresDefinitions(self.connections, self.payloads, tenant)
+
+    def streams(self) -> PostgresStreams:
+        return PostgresStreams(self.connections)
 
     def gates(self) -> PostgresGates:
         return PostgresGates(self)

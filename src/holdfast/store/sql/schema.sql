@@ -372,7 +372,7 @@ create table answers (
     primary key (signal_id)
 );
 
--- Everything that happened to a job, in order. Readers follow it by (job_id, seq).
+-- Everything that happened to a job, in order. Readers follow one job by (job_id, seq), and all jobs by xid.
 create table events (
     job_id uuid not null,
     seq int not null,
@@ -384,6 +384,15 @@ create table events (
     xid xid8 not null default pg_current_xact_id(),
     data jsonb,
     primary key (job_id, seq)
+);
+create index events_by_transaction on events (xid);
+
+-- The youngest transaction whose events pruning has deleted, by the identifier of the server: a copy on another server
+-- counts its transactions from the beginning. A stream that goes on from before cannot know what it has missed.
+create table pruned_events (
+    system_identifier bigint not null,
+    xid xid8 not null,
+    primary key (system_identifier)
 );
 
 -- Dependencies that may be down. settings are those of the workflow that declared the breaker last; calls is the window
