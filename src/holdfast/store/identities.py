@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.store.audit_rows import NOWHERE, Origin
 from holdfast.store.columns import records
 from holdfast.store.connection import answer_of
 from holdfast.store.identity_rows import KeyRow
@@ -16,8 +17,9 @@ ROLE = "identities"
 class PostgresIdentities:
     """Keeps the promises of `operations.ports.IdentityStore`."""
 
-    def __init__(self, store: PostgresSession) -> None:
+    def __init__(self, store: PostgresSession, origin: Origin = NOWHERE) -> None:
         self._store = store
+        self._origin = origin
 
     async def add_key(self, row: KeyRow) -> KeyRow:
         (made,) = await self._keys(
@@ -27,8 +29,8 @@ class PostgresIdentities:
             name=row.name,
             tenant=row.tenant,
             roles=list(row.roles),
-            created_by=row.created_by,
             expires_at=row.expires_at,
+            **self._origin.signed(row.created_by),
         )
         return made
 
@@ -40,7 +42,7 @@ class PostgresIdentities:
         return next(iter(await self._keys("use_key", prefix=prefix)), None)
 
     async def revoke_key(self, prefix: str, actor: str) -> KeyRow:
-        (revoked,) = await self._keys("revoke_key", prefix=prefix, actor=actor)
+        (revoked,) = await self._keys("revoke_key", prefix=prefix, **self._origin.signed(actor))
         return revoked
 
     async def has_keys(self) -> bool:

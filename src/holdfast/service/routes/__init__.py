@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.service.routes import (
+    audit,
     bootstrap,
     definitions,
     fleet,
@@ -11,6 +12,7 @@ from holdfast.service.routes import (
     jobs,
     lookup,
     short,
+    steering,
     submissions,
     tasks,
     verbs,
@@ -21,6 +23,19 @@ from holdfast.service.table import RouteTable
 
 def all_tables(prefix: str) -> list[tuple[RouteTable, str]]:
     """The routes of all resources, and what their paths begin with."""
-    modules = (submissions, lookup, definitions, jobs, tasks, verbs, workflows, fleet, identity, bootstrap)
+    modules = (
+        submissions,
+        lookup,
+        definitions,
+        jobs,
+        tasks,
+        verbs,
+        workflows,
+        fleet,
+        steering,
+        audit,
+        identity,
+        bootstrap,
+    )
     own = [(module.table, prefix) for module in modules]
     return [(health.table, ""), *own, (short.stage_table, prefix), (short.table, short.PREFIX)]

@@ -6,9 +6,18 @@ k.prefix, k.secret_hash, k.name, k.tenant, k.roles, k.created_by, k.expires_at, 
 
 -- name: add_key
 -- A new key. Only the hash of it is stored.
-insert into api_keys as k (prefix, secret_hash, name, tenant, roles, created_by, expires_at)
-values (%(prefix)s, %(secret_hash)s, %(name)s, %(tenant)s, %(roles)s, %(created_by)s, %(expires_at)s)
-returning {{key_columns}};
+with k as (
+    insert into api_keys (prefix, secret_hash, name, tenant, roles, created_by, expires_at)
+    values (%(prefix)s, %(secret_hash)s, %(name)s, %(tenant)s, %(roles)s, %(actor)s, %(expires_at)s)
+    returning *
+),
+noted as (
+    insert into audit ({{audit_names}})
+    select k.tenant, {{audit_signature}}, 'key.add', 'hf_' || k.prefix, null,
+        jsonb_build_object('name', k.name, 'roles', k.roles, 'expires_at', k.expires_at), null
+    from k
+)
+select {{key_columns}} from k;
 
 -- name: read_keys
 -- The keys of a tenant, or of all, newest first.
@@ -28,6 +37,15 @@ from api_keys k where k.prefix = %(prefix)s;
 
 -- name: revoke_key
 -- End a key now.
-update api_keys k set revoked_at = clock_timestamp(), revoked_by = %(actor)s
-where k.prefix = %(prefix)s
-returning {{key_columns}};
+with k as (
+    update api_keys k set revoked_at = clock_timestamp(), revoked_by = %(actor)s
+    where k.prefix = %(prefix)s
+    returning k.*
+),
+noted as (
+    insert into audit ({{audit_names}})
+    select k.tenant, {{audit_signature}}, 'key.revoke', 'hf_' || k.prefix,
+        jsonb_build_object('name', k.name, 'roles', k.roles), null, null
+    from k
+)
+select {{key_columns}} from k;
