@@ -67,6 +67,8 @@ class Settings(BaseModel):
     payload_limit_bytes: int = Field(16 * 1024 * 1024, ge=1, le=1 << 30)
     storage_url: str | None = None
     retention_days: float | None = Field(None, gt=0, le=36_500)
+    audit_days: float = Field(365, gt=0, le=36_500)
+    stats_days: float = Field(90, gt=0, le=36_500)
     api: bool = True
     host: str = Field("127.0.0.1", min_length=1, max_length=253)
     port: int = Field(8321, ge=0, le=65_535)

@@ -51,7 +51,7 @@ async def add_key(
         )
     prefix, secret = _random(PREFIX_LENGTH), _random_secret()
     key = f"hf_{prefix}{secret}"
-    row = await store.identities().add_key(
+    row = await store.identities(scope.origin).add_key(
         KeyRow(prefix, _hash(key), name, owner, tuple(map(str, wanted)), created_by=scope.actor, expires_at=expires_at)
     )
     return NewKey(key, key_view(row))
@@ -72,7 +72,7 @@ async def revoke_key(scope: Scope, store: OperationsStore, prefix: str) -> Key:
         raise NotFound(f"There is no key hf_{wanted}.", remedy="List the keys with: holdfast keys")
     if found.revoked_at is not None:
         raise Refused(f"Key hf_{wanted} was revoked already, by {found.revoked_by}.", instance=f"hf_{wanted}")
-    return key_view(await store.identities().revoke_key(wanted, scope.actor))
+    return key_view(await store.identities(scope.origin).revoke_key(wanted, scope.actor))
 
 
 async def identity_of_key(store: OperationsStore, key: str) -> Identity | None:

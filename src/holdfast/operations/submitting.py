@@ -315,7 +315,7 @@ async def _submit(
 async def register(scope: Scope, store: OperationsStore, definition: Definition) -> Registration:
     """Make a definition the one that a submission by its id takes, without a job."""
     await refuse_other_queues(store, scope.tenant, definition)
-    registered_at, is_new = await store.register(scope.tenant, definition)
+    registered_at, is_new = await store.register(scope.tenant, definition, scope.actor, scope.origin)
     return Registration(
         definition.workflow_id,
         definition.version,

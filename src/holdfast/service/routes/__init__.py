@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.service.routes import (
+    audit,
     bootstrap,
     definitions,
     fleet,
@@ -14,6 +15,7 @@ from holdfast.service.routes import (
     lookup,
     sessions,
     short,
+    steering,
     submissions,
     tasks,
     tenants,
@@ -35,6 +37,8 @@ def all_tables(prefix: str) -> list[tuple[RouteTable, str]]:
         verbs,
         workflows,
         fleet,
+        steering,
+        audit,
         identity,
         sessions,
         tenants,

@@ -34,7 +34,7 @@ def _administrator(call: CallContext) -> Client:
     """A client for the tenant that the identity administers: all of them for that of the installation."""
     wanted = call.request.query_params.get("tenant")
     tenant = EVERY_TENANT if call.identity.is_installation_admin and wanted is None else call.tenant
-    return Client(call.state.store, call.identity.scope(tenant))
+    return call.client_for(tenant)
 
 
 @table.get("/keys", Permission.ADMIN, answers=ListOf(Key))
