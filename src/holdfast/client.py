@@ -14,6 +14,7 @@ from typing import Any
 
 from holdfast.client_gates import Bound, Gates
 from holdfast.client_identities import Identities
+from holdfast.client_requests import Requests
 from holdfast.client_submissions import Submissions, Workflows
 from holdfast.define.definition import Definition
 from holdfast.errors import Unreachable
@@ -28,6 +29,7 @@ from holdfast.operations import (
     watching,
 )
 from holdfast.operations.marks import check_marks
+from holdfast.operations.requests import Keyed
 from holdfast.operations.scope import Scope
 from holdfast.operations.submitting import Submission
 from holdfast.operations.verbs import ANSWER_SECONDS, Plan, Verb, VerbRequest, VerbResult
@@ -231,7 +233,7 @@ class _Data(Bound):
         await data.fetch_artifact(self._scope, self._store, job_id, artifact, target)
 
 
-class Client(_Reads, _Data, Gates, Identities, Submissions, Workflows):
+class Client(_Reads, _Data, Gates, Identities, Requests, Submissions, Workflows):
     """An asynchronous client of one database: `async with Client.connect(url) as client: …`."""
 
     @classmethod
@@ -311,13 +313,21 @@ class Client(_Reads, _Data, Gates, Identities, Submissions, Workflows):
         return await verbs.plan(self._scope, self._store, job_id, request)
 
     async def carry_out(
-        self, plan: Plan, *, reason: str = "", exactly: bool = False, seconds: float = ANSWER_SECONDS
+        self,
+        plan: Plan,
+        *,
+        reason: str = "",
+        exactly: bool = False,
+        seconds: float = ANSWER_SECONDS,
+        keyed: Keyed | None = None,
     ) -> VerbResult:
         """Send the verb of a plan and wait that long for the owner's answer; Refused if the owner refuses.
 
-        With `exactly` the owner refuses unless it would do exactly what is planned.
+        With `exactly` the owner refuses unless it would do exactly what is planned. With a key it is sent once.
         """
-        return await verbs.carry_out(self._scope, self._store, plan, reason=reason, exactly=exactly, seconds=seconds)
+        return await verbs.carry_out(
+            self._scope, self._store, plan, reason=reason, exactly=exactly, seconds=seconds, keyed=keyed
+        )
 
     async def settle(self, result: VerbResult, *, seconds: float | None = ANSWER_SECONDS) -> VerbResult:
         """The same result once the owner has answered, or after that time; Refused if the owner refuses."""

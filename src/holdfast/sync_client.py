@@ -16,6 +16,7 @@ from holdfast.client import Client
 from holdfast.define.definition import Definition
 from holdfast.errors import Unreachable
 from holdfast.operations import overview, reading
+from holdfast.operations.requests import Keyed
 from holdfast.operations.scope import Scope
 from holdfast.operations.submitting import Submission
 from holdfast.operations.verbs import ANSWER_SECONDS, Plan, VerbRequest, VerbResult
@@ -23,6 +24,7 @@ from holdfast.private_loop import PrivateLoop
 from holdfast.store.records import NewJob, SignalAnswer
 from holdfast.sync_client_gates import Face, SyncGates
 from holdfast.sync_client_identities import SyncIdentities
+from holdfast.sync_client_requests import SyncRequests
 from holdfast.sync_client_submissions import SyncSubmissions, SyncWorkflows
 from holdfast.views.data import Checkpoint, DataValue, TaskResult
 from holdfast.views.definitions import JobDefinition
@@ -216,7 +218,7 @@ class _Data(Face):
         self._loop.run(self._client.fetch_artifact(job_id, artifact, target))
 
 
-class SyncClient(_Reads, _Data, SyncGates, SyncIdentities, SyncSubmissions, SyncWorkflows):
+class SyncClient(_Reads, _Data, SyncGates, SyncIdentities, SyncRequests, SyncSubmissions, SyncWorkflows):
     """A synchronous client of one database: `with SyncClient.connect(url) as client: …`."""
 
     @classmethod
@@ -305,13 +307,21 @@ class SyncClient(_Reads, _Data, SyncGates, SyncIdentities, SyncSubmissions, Sync
         return self._loop.run(self._client.plan(job_id, request))
 
     def carry_out(
-        self, plan: Plan, *, reason: str = "", exactly: bool = False, seconds: float = ANSWER_SECONDS
+        self,
+        plan: Plan,
+        *,
+        reason: str = "",
+        exactly: bool = False,
+        seconds: float = ANSWER_SECONDS,
+        keyed: Keyed | None = None,
     ) -> VerbResult:
         """Send the verb of a plan and wait that long for the owner's answer; Refused if the owner refuses.
 
-        With `exactly` the owner refuses unless it would do exactly what is planned.
+        With `exactly` the owner refuses unless it would do exactly what is planned. With a key it is sent once.
         """
-        return self._loop.run(self._client.carry_out(plan, reason=reason, exactly=exactly, seconds=seconds))
+        return self._loop.run(
+            self._client.carry_out(plan, reason=reason, exactly=exactly, seconds=seconds, keyed=keyed)
+        )
 
     def settle(self, result: VerbResult, *, seconds: float | None = ANSWER_SECONDS) -> VerbResult:
         """The same result once the owner has answered, or after that time; Refused if the owner refuses."""

@@ -70,5 +70,10 @@ class Identity:
                 remedy=f"Use a key with one of these roles: {roles}.",
             )
 
+    @property
+    def principal(self) -> str:
+        """The identity in words that no other one has: keys may share a name."""
+        return f"key:{self.key}" if self.key is not None else f"name:{self.name}"
+
     def scope(self, tenant: str) -> Scope:
-        return Scope(tenant, self.name)
+        return Scope(tenant, self.name, self.principal)

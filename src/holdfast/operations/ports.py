@@ -20,6 +20,7 @@ from holdfast.janitor.ports import JanitorStore, PruneStore
 from holdfast.operations.definition_ports import DefinitionStore
 from holdfast.operations.identity_ports import IdentityStore
 from holdfast.operations.looks import CorrectingLook, PlanningLook
+from holdfast.operations.request_ports import RequestStore
 from holdfast.sql_files import Migration
 from holdfast.store.data_rows import ArtifactView, CheckpointRow, FailedItems, ResultRow, TaskRow
 from holdfast.store.fleet import Fleet, OrchestratorView
@@ -360,6 +361,10 @@ class OperationsStore(SubmissionStore, Protocol):
 
     def definitions(self, tenant: str) -> DefinitionStore:
         """The definitions of a tenant, as people see them."""
+        ...
+
+    def requests(self, tenant: str) -> RequestStore:
+        """The requests of a tenant that have a key, and its signals."""
         ...
 
     def gates(self) -> GateStore: ...

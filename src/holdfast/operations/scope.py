@@ -23,3 +23,5 @@ class Scope:
 
     tenant: str = DEFAULT_TENANT
     actor: str = field(default_factory=current_actor)
+    submitter: str | None = None
+    """Who submits, in words that no other identity has; None: a program at the database itself."""

@@ -55,7 +55,9 @@ def _job_id(job_id: Annotated[str, Path(description="The id of a job.")]) -> str
     try:
         return str(UUID(job_id))
     except ValueError:
-        raise NotFound(f"There is no job {job_id}.", remedy=Remedy("List the jobs with", "status")) from None
+        raise NotFound(
+            f"There is no job '{job_id}'.", remedy=Remedy("List the jobs with", "status"), instance=job_id
+        ) from None
 
 
 JobId = Annotated[str, Depends(_job_id)]

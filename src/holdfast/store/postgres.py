@@ -16,6 +16,7 @@ from holdfast.store.ownership import PostgresOwnership
 from holdfast.store.payloads import Payloads
 from holdfast.store.pruning import PostgresPruning
 from holdfast.store.reading import PostgresReadStore
+from holdfast.store.requests import PostgresRequests
 from holdfast.store.submissions import PostgresSubmissions
 from holdfast.store.task_source import PostgresTaskSource
 
@@ -57,6 +58,9 @@ class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
 
     def definitions(self, tenant: str) -> PostgresDefinitions:
         return PostgresDefinitions(self.connections, self.payloads, tenant)
+
+    def requests(self, tenant: str) -> PostgresRequests:
+        return PostgresRequests(self, tenant)
 
     def gates(self) -> PostgresGates:
         return PostgresGates(self)
