@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from holdfast.client_closely import Closely
 from holdfast.client_gates import Bound, Gates
 from holdfast.client_identities import Identities
 from holdfast.client_requests import Requests
@@ -104,11 +105,13 @@ class _Reads(Bound):
         *,
         node: str | None = None,
         status: str | None = None,
+        fingerprint: str | None = None,
         limit: int = reading.LONGEST_PAGE,
         after: tuple[str, int | None] | None = None,
     ) -> list[Task]:
         """One page of a job's tasks; `after` is node and index of the last task of the page before."""
-        return await reading.tasks(self._scope, self._store, job_id, node=node, status=status, limit=limit, after=after)
+        only: dict[str, Any] = {"node": node, "status": status, "fingerprint": fingerprint}
+        return await reading.tasks(self._scope, self._store, job_id, **only, limit=limit, after=after)
 
     async def attempts(
         self, job_id: str, *, node: str | None = None, index: int | None = None, limit: int = reading.LONGEST_PAGE
@@ -233,7 +236,7 @@ class _Data(Bound):
         await data.fetch_artifact(self._scope, self._store, job_id, artifact, target)
 
 
-class Client(_Reads, _Data, Gates, Identities, Requests, Submissions, Workflows):
+class Client(_Reads, _Data, Closely, Gates, Identities, Requests, Submissions, Workflows):
     """An asynchronous client of one database: `async with Client.connect(url) as client: …`."""
 
     @classmethod

@@ -22,6 +22,7 @@ from holdfast.operations.submitting import Submission
 from holdfast.operations.verbs import ANSWER_SECONDS, Plan, VerbRequest, VerbResult
 from holdfast.private_loop import PrivateLoop
 from holdfast.store.records import NewJob, SignalAnswer
+from holdfast.sync_client_closely import SyncClosely
 from holdfast.sync_client_gates import Face, SyncGates
 from holdfast.sync_client_identities import SyncIdentities
 from holdfast.sync_client_requests import SyncRequests
@@ -96,11 +97,13 @@ class _Reads(Face):
         *,
         node: str | None = None,
         status: str | None = None,
+        fingerprint: str | None = None,
         limit: int = reading.LONGEST_PAGE,
         after: tuple[str, int | None] | None = None,
     ) -> list[Task]:
         """One page of a job's tasks; `after` is node and index of the last task of the page before."""
-        return self._loop.run(self._client.tasks(job_id, node=node, status=status, limit=limit, after=after))
+        only: dict[str, Any] = {"node": node, "status": status, "fingerprint": fingerprint}
+        return self._loop.run(self._client.tasks(job_id, **only, limit=limit, after=after))
 
     def attempts(
         self, job_id: str, *, node: str | None = None, index: int | None = None, limit: int = reading.LONGEST_PAGE
@@ -218,7 +221,7 @@ class _Data(Face):
         self._loop.run(self._client.fetch_artifact(job_id, artifact, target))
 
 
-class SyncClient(_Reads, _Data, SyncGates, SyncIdentities, SyncRequests, SyncSubmissions, SyncWorkflows):
+class SyncClient(_Reads, _Data, SyncClosely, SyncGates, SyncIdentities, SyncRequests, SyncSubmissions, SyncWorkflows):
     """A synchronous client of one database: `with SyncClient.connect(url) as client: …`."""
 
     @classmethod

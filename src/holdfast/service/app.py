@@ -114,6 +114,7 @@ class _Surroundings:
         if scope["method"] == "HEAD":
             # The server leaves the body out.
             scope = {**scope, "method": "GET"}
+            scope["state"]["is_head"] = True
         await self._app(scope, receive, send_with_headers)
 
 

@@ -31,6 +31,11 @@ class CallContext:
         request_id: str = self.request.scope["state"]["request_id"]
         return request_id
 
+    @property
+    def is_head(self) -> bool:
+        """Whether only the headers are wanted."""
+        return bool(self.request.scope["state"].get("is_head"))
+
     def answer(self, view: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
         """A view as JSON; a client of ours gets the fields too that only programs use."""
         return json_response(view, status, headers, whole=wants_whole(self.request))

@@ -11,6 +11,7 @@ from holdfast.store.definitions import PostgresDefinitions
 from holdfast.store.gates import PostgresGates
 from holdfast.store.identities import PostgresIdentities
 from holdfast.store.janitor_store import PostgresJanitorStore
+from holdfast.store.job_reads import PostgresJobReads
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.ownership import PostgresOwnership
 from holdfast.store.payloads import Payloads
@@ -48,6 +49,9 @@ class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
     def reads(self, tenant: str | None = None) -> PostgresReadStore:
         """What can be read of the jobs of that tenant, or of all."""
         return PostgresReadStore(self.connections, self.payloads, tenant)
+
+    def job_reads(self, tenant: str) -> PostgresJobReads:
+        return PostgresJobReads(self.connections, self.payloads, tenant)
 
     def output(self) -> PostgresOutput:
         return PostgresOutput(self.connections)

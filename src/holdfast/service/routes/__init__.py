@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from holdfast.service.routes import (
+    artifacts,
     bootstrap,
+    closely,
     definitions,
     fleet,
     health,
@@ -21,6 +23,19 @@ from holdfast.service.table import RouteTable
 
 def all_tables(prefix: str) -> list[tuple[RouteTable, str]]:
     """The routes of all resources, and what their paths begin with."""
-    modules = (submissions, lookup, definitions, jobs, tasks, verbs, workflows, fleet, identity, bootstrap)
+    modules = (
+        submissions,
+        lookup,
+        definitions,
+        jobs,
+        tasks,
+        closely,
+        artifacts,
+        verbs,
+        workflows,
+        fleet,
+        identity,
+        bootstrap,
+    )
     own = [(module.table, prefix) for module in modules]
     return [(health.table, ""), *own, (short.stage_table, prefix), (short.table, short.PREFIX)]
