@@ -119,6 +119,7 @@ class _Surroundings:
             # The server leaves the body out. A stream, which has no end, ends at once.
             scope["state"]["is_head"] = True
             scope = {**scope, "method": "GET"}
+            scope["state"]["is_head"] = True
         await self._app(scope, receive, send_with_headers)
 
 

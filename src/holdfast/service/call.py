@@ -56,6 +56,11 @@ class CallContext:
                 remedy="Use a key that was made with: holdfast keys add NAME --role admin --tenant '*'",
             )
 
+    @property
+    def is_head(self) -> bool:
+        """Whether only the headers are wanted."""
+        return bool(self.request.scope["state"].get("is_head"))
+
     def answer(self, view: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
         """A view as JSON; a client of ours gets the fields too that only programs use."""
         return json_response(view, status, headers, whole=wants_whole(self.request))
@@ -80,7 +85,9 @@ def _job_id(job_id: Annotated[str, Path(description="The id of a job.")]) -> str
     try:
         return str(UUID(job_id))
     except ValueError:
-        raise NotFound(f"There is no job {job_id}.", remedy=Remedy("List the jobs with", "status")) from None
+        raise NotFound(
+            f"There is no job '{job_id}'.", remedy=Remedy("List the jobs with", "status"), instance=job_id
+        ) from None
 
 
 JobId = Annotated[str, Depends(_job_id)]
