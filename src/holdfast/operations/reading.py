@@ -150,7 +150,9 @@ async def failures(
     scope: Scope, store: OperationsStore, job_id: str, node: str, *, limit: int = SHOWN_GROUPS
 ) -> list[FailedGroup]:
     """The failed items of a node, those that failed in the same way together: the largest groups, at most `limit`."""
-    return [failed_group(row) for row in await store.reads(scope.tenant).failed_items(job_id, node, limit)]
+    reader = store.reads(scope.tenant)
+    name = await check_node(reader, job_id, node)
+    return [failed_group(row) for row in await reader.failed_items(job_id, name or node, limit)]
 
 
 async def job_definition(

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from holdfast.errors import Detail, HoldfastError, InvalidInput, NotFound
 from holdfast.service import routes
 from holdfast.service.answers import problem_response
+from holdfast.service.openapi import complete
 from holdfast.service.routes.apps import add_apps
 from holdfast.service.routing import add_routes
 from holdfast.service.schemas import NAMED
@@ -85,6 +86,7 @@ def openapi_of(app: FastAPI) -> dict[str, Any]:
         components["securitySchemes"] = {
             "key": {"type": "http", "scheme": "bearer", "description": "An API key, made with `holdfast keys add`."}
         }
+        complete(document)
         app.openapi_schema = document
     return app.openapi_schema
 

@@ -42,7 +42,10 @@ def _index(cursor: str) -> int | None:
 
 @table.get("/jobs/{job_id}/nodes/{node}/failures", Permission.READ, answers=ListOf(FailedGroup))
 async def list_failures(
-    call: Call, job_id: JobId, node: NodeName, limit: Annotated[int, Query(ge=1, le=1000)] = 100
+    call: Call,
+    job_id: JobId,
+    node: NodeName,
+    limit: Annotated[int, Query(ge=1, le=1000, description="How many groups there are at most.")] = 100,
 ) -> Response:
     """The failed items of a node, those that failed in the same way together: the largest groups first."""
     return call.items(await call.client.failures(job_id, node, limit=limit))
