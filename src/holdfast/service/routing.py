@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
 
 from holdfast.define.gates import DEFAULT_TENANT
 from holdfast.define.plain import MAX_DEPTH, faults, parse_json
@@ -162,6 +163,8 @@ async def read_body(request: Request, state: ServiceState) -> bytes:
                 if size > limit:
                     raise too_large
                 parts.append(part)
+    except ClientDisconnect:
+        raise InvalidInput("The body ended before its end.") from None
     except TimeoutError:
         raise InvalidInput(f"The body did not arrive within {state.body_seconds:g} s.") from None
     return b"".join(parts)

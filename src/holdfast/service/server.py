@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import socket
 from collections.abc import Iterator
 
@@ -12,11 +13,12 @@ import uvicorn
 from fastapi import FastAPI
 
 from holdfast.errors import Unusable
+from holdfast.service.protocol import HEADER_BYTES, guarded_by
 
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75
-HEADER_BYTES = 64 * 1024
-"""How large the headers of a request may be."""
+SPARE_FILES = 256
+"""Open files beside the connections: to the database, of uploads and of the log."""
 START_SECONDS = 10.0
 
 
@@ -58,7 +60,8 @@ class WebServer:
             server_header=False,
             date_header=True,
             backlog=BACKLOG,
-            limit_concurrency=connections,
+            http=guarded_by(connections),
+            ws="none",
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=max(1, round(grace_seconds)),
             h11_max_incomplete_event_size=HEADER_BYTES,
@@ -67,6 +70,7 @@ class WebServer:
             forwarded_allow_ips=list(trusted_proxies),
         )
         self._server = _Server(config)
+        self._connections = connections
         self._socket = _listening(host, port)
         self._running: asyncio.Task[None] | None = None
         self.host = host
@@ -82,7 +86,9 @@ class WebServer:
         return f"http://{host}:{self.port}"
 
     async def start(self) -> None:
-        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+        # Below that it writes a line for every request that is not HTTP.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        _allow_files(self._connections + SPARE_FILES)
         self._running = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="holdfast api")
         async with asyncio.timeout(START_SECONDS):
             await self._server.is_listening.wait()
@@ -108,6 +114,14 @@ class WebServer:
 
     async def __aexit__(self, *error: object) -> None:
         await self.stop()
+
+
+def _allow_files(number: int) -> None:
+    """Let this process open so many files, as far as it may. With fewer it could not accept all its connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = number if hard == resource.RLIM_INFINITY else min(number, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _listening(host: str, port: int) -> socket.socket:
