@@ -88,9 +88,17 @@ def complete(document: dict[str, Any]) -> None:
             if "example" not in content and kind in JSON_TYPES:
                 content["example"] = Examples(schemas, is_sent=True).of(content["schema"])
         for answer in operation["responses"].values():
+            _drop_what_is_not_answered(answer)
             for kind, content in answer.get("content", {}).items():
                 if "example" not in content and kind in JSON_TYPES:
                     content["example"] = Examples(schemas).of(content["schema"])
+
+
+def _drop_what_is_not_answered(answer: dict[str, Any]) -> None:
+    """FastAPI adds JSON to every answer, with an empty schema where the route has another media type."""
+    content = answer.get("content", {})
+    if not content.get("application/json", {"schema": True}).get("schema") and len(content) > 1:
+        del content["application/json"]
 
 
 class Examples:

@@ -124,8 +124,9 @@ def _content(answers: Any) -> dict[str, Any]:
     match answers:
         case None:
             return {}
-        case Media(type=kind):
-            return {kind: {"schema": {"type": "string"}}}
+        case Media(type=kind, description=text):
+            shape = "object" if kind == "application/json" else "string"
+            return {kind: {"schema": {"type": shape, "description": text}}}
         case Page(of=view) | ListOf(of=view):
             return {"application/json": {"schema": page_of(schema_of(view))}}
         case _:
