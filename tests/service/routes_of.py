@@ -36,6 +36,12 @@ class Route:
         return self.permission is Permission.PUBLIC
 
     @property
+    def is_stream(self) -> bool:
+        """Whether its answer has no end."""
+        answer = self.operation.get("responses", {}).get("200", {})
+        return "text/event-stream" in answer.get("content", {})
+
+    @property
     def refused_roles(self) -> list[Role]:
         return [role for role in Role if self.permission not in PERMISSIONS[role] and not self.is_public]
 

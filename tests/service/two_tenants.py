@@ -76,7 +76,7 @@ async def two_tenants(url: str, **settings: Any) -> AsyncIterator[Tenants]:
             await make_own(engine)
             jobs = await make_first(engine)
         async with _client(url) as engine:
-            yield await _known(service, engine, jobs)
+            yield await known_things(service, engine, jobs)
 
 
 @asynccontextmanager
@@ -126,7 +126,7 @@ def _of_first(engine: Engine) -> Any:
     return client
 
 
-async def _known(service: Service, engine: Engine, jobs: dict[str, str]) -> Tenants:
+async def known_things(service: Service, engine: Engine, jobs: dict[str, str]) -> Tenants:
     first = _of_first(engine)
     signal = await first.pause(jobs["waits"], reason=mark("signal-reason"))
     key = await service.admin.add_key(mark("key-name"), roles=["viewer"], tenant=FIRST)

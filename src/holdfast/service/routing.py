@@ -11,6 +11,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
+from holdfast import failpoint
 from holdfast.define.gates import DEFAULT_TENANT
 from holdfast.define.plain import MAX_DEPTH, faults, parse_json
 from holdfast.define.source import did_you_mean
@@ -75,7 +76,10 @@ class _Route(APIRoute):
             request.scope["state"]["call"] = CallContext(request, state, identity, tenant)
             if self.body_field is not None and self.declared.reads_body:
                 request = _ParsedRequest(request, await parsed_body(request, state))
-            return await inner(request)
+            response = await inner(request)
+            if self.declared.method != "GET":
+                await failpoint.hit("api.after_commit", self.name)
+            return response
 
         return handle
 
