@@ -440,9 +440,9 @@ BY_COMMAND = {
     for point in POINTS
     if point.startswith(prefix)
 }
-STRUCK_ELSEWHERE = ("probe.", "breaker.", "request.")
-"""Points that this workload does not reach. Tests strike them: test_dependencies.py, cli/test_breakers.py and
-service/test_verbs.py."""
+STRUCK_ELSEWHERE = ("probe.", "breaker.", "request.", "api.")
+"""Points that this workload does not reach. tests/test_dependencies.py, tests/cli/test_breakers.py and tests/service
+strike them."""
 AT_POINTS = [point for point in POINTS if point not in BY_COMMAND and not point.startswith(STRUCK_ELSEWHERE)]
 FAULTS = [
     *(

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from holdfast.errors import InvalidInput
 from holdfast.operations.batches import LONGEST_BATCH
 from holdfast.operations.verbs import Correction, Stale, Verb, VerbRequest
 
 REASON_LENGTH = 2000
+
+
+def _written(value: Any) -> Any:
+    """Only a text: a number would be taken for seconds since 1970, which is never meant."""
+    if value is not None and (not isinstance(value, str) or value.lstrip("+-").replace(".", "").isdecimal()):
+        raise ValueError("a time is a text such as 2026-03-01T12:00:00Z")
+    return value
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_written), Field(strict=False)]
+"""A time of a body, with its zone."""
 
 
 class Body(BaseModel):
@@ -22,17 +33,22 @@ class Body(BaseModel):
 class Submit(Body):
     """A submission: the id of a known workflow, or a whole definition."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"workflow": "flood", "inputs": {"region": "CIV"}, "labels": {"team": "maps"}}}
+    )
     workflow: str | None = Field(None, max_length=200)
     """The id of a workflow that is registered."""
     definition: dict[str, Any] | None = None
     """A workflow definition, as in a workflow file, instead of `workflow`."""
     inputs: dict[str, Any] = {}
+    """The inputs of the workflow, by name."""
     key: str | None = Field(None, min_length=1, max_length=500)
     """Name of this submission: for one workflow, the same key is the same job. The header `Idempotency-Key` is another
     way to say it."""
     priority: int = Field(0, ge=-1000, le=1000)
     """Tasks of jobs with a higher number run first."""
     labels: dict[str, str] = {}
+    """Names and values of yours; jobs are found by them."""
     correlation_id: str | None = None
     """What you call the things of one cause; jobs are found by it."""
     external_ids: dict[str, str] = {}
@@ -50,6 +66,7 @@ class Submit(Body):
 class Batch(Body):
     """Many submissions at once."""
 
+    model_config = ConfigDict(json_schema_extra={"example": {"jobs": [{"workflow": "flood", "key": "order-4711"}]}})
     jobs: list[dict[str, Any]] = Field(min_length=1, max_length=LONGEST_BATCH)
     """What `POST /jobs` takes, for each job."""
 
@@ -95,6 +112,8 @@ class Correcting(Corrected):
 
 
 class Resume(Corrected):
+    """Continuing a job that has ended."""
+
     tolerated: bool = False
     """Also run tolerated failures of completed nodes again."""
 
@@ -103,6 +122,8 @@ class Resume(Corrected):
 
 
 class Retry(Corrected):
+    """Running a node again."""
+
     node: str = Field(max_length=200)
     """The name of a node, or the number of its stage."""
     only: bool = False
@@ -113,6 +134,8 @@ class Retry(Corrected):
 
 
 class Clear(Reasoned):
+    """Running some tasks of a node again."""
+
     node: str = Field(max_length=200)
     """The name of a node, or the number of its stage."""
     items: list[int] = Field([], max_length=100_000)
@@ -140,6 +163,8 @@ class Clear(Reasoned):
 
 
 class Skip(Reasoned):
+    """Leaving out a node."""
+
     node: str = Field(max_length=200)
     """The name of a node, or the number of its stage."""
 
@@ -148,6 +173,8 @@ class Skip(Reasoned):
 
 
 class Set(Skip):
+    """The result of a node, given by hand."""
+
     output: Any
     """The result of the node."""
 
@@ -156,6 +183,8 @@ class Set(Skip):
 
 
 class Undo(Reasoned):
+    """Undoing what a job has completed."""
+
     node: str | None = Field(None, max_length=200)
     """Undo only this node, and what follows it."""
 
@@ -181,8 +210,9 @@ BODIES: dict[Verb, type[Reasoned]] = {
 class PlanOf(BaseModel):
     """A verb with its arguments, as its own route takes them."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
+    model_config = ConfigDict(extra="allow", strict=True, use_attribute_docstrings=True)
     verb: Literal["cancel", "pause", "unpause", "resume", "retry", "clear", "rerun", "skip", "set", "undo"]
+    """What would be done. Its arguments stand beside it."""
 
 
 class Because(Body):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Header, Path, Query, Response
+from fastapi import Path, Query, Response
 
 from holdfast.errors import Refused
 from holdfast.operations.identity import Permission
@@ -12,7 +12,7 @@ from holdfast.operations.submitting import Submission
 from holdfast.operations.verbs import Verb, VerbResult
 from holdfast.service.bodies import Correcting, Resume, Retry, Submit
 from holdfast.service.call import Call, JobId
-from holdfast.service.routes.submissions import SUBMIT_ERRORS, status_of, submit_and_settle
+from holdfast.service.routes.submissions import SUBMIT_ERRORS, SubmissionKey, status_of, submit_and_settle
 from holdfast.service.routes.verbs import SENT, IdempotencyKey, Wait, carry_out_verb
 from holdfast.service.table import RouteTable
 
@@ -39,7 +39,7 @@ async def submit_by_name(
     inputs: dict[str, Any],
     resume: Annotated[bool, Query(description="If the same submission failed before, continue that job.")] = False,
     force: Annotated[bool, Query(description="Make a new job even if the same submission has made one.")] = False,
-    idempotency_key: Annotated[str | None, Header()] = None,
+    idempotency_key: SubmissionKey = None,
 ) -> Response:
     """Submit a workflow with the inputs that are the body.
 

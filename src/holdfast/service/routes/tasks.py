@@ -43,7 +43,10 @@ def _index(cursor: str) -> int | None:
 
 @table.get("/jobs/{job_id}/nodes/{node}/failures", Permission.READ, answers=ListOf(FailedGroup))
 async def list_failures(
-    call: Call, job_id: JobId, node: NodeName, limit: Annotated[int, Query(ge=1, le=LONGEST_LIST)] = 100
+    call: Call,
+    job_id: JobId,
+    node: NodeName,
+    limit: Annotated[int, Query(ge=1, le=LONGEST_LIST, description="How many groups there are at most.")] = 100,
 ) -> Response:
     """The failed items of a node, those that failed in the same way together: the largest groups first.
 
