@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from urllib.parse import urlsplit
 
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, NeedsDatabase
 from holdfast.masking import keep_secret, masked
 
 SCHEMES = ("http://", "https://")
@@ -48,6 +48,15 @@ def checked_key(key: str) -> str:
         )
     keep_secret(key)
     return key
+
+
+def refuse_service(url: str | None) -> None:
+    """Refuse the address of a service, for what needs the database itself."""
+    if url is not None:
+        raise NeedsDatabase(
+            f"This command needs the database itself; {masked(url)} is an HTTP service.",
+            remedy="Run it where the database can be reached, and name that with: --database-url URL",
+        )
 
 
 def is_loopback(url: str) -> bool:

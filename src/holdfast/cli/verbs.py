@@ -204,12 +204,12 @@ class _Verb:
             raise plan.refusal
         self._refuse_stale(plan)
         is_confirmed = self._confirm(plan, job)
-        if not self._how.detach and not await self._client.is_served(self._job_id):
+        if self._may_drive and not await self._client.is_served(self._job_id):
             await self._refuse_undrivable(plan, job)
         result = await self._client.carry_out(plan, reason=self._how.reason, exactly=is_confirmed, seconds=0)
         if not self._how.detach and await self._client.is_served(self._job_id):
             result = await self._client.settle(result)
-        if not result.is_applied and not self._how.detach and not await self._client.is_served(self._job_id):
+        if not result.is_applied and self._may_drive and not await self._client.is_served(self._job_id):
             # No orchestrator was running, or it ended without an answer.
             if not plan.verb.is_steering:
                 to_do = "to undo" if plan.undoes else "to run"
@@ -226,6 +226,11 @@ class _Verb:
         )
         return await self._meaning(plan, code)
 
+    @property
+    def _may_drive(self) -> bool:
+        """Whether the command would drive the job itself. Over a URL it cannot: the verb waits for an orchestrator."""
+        return not self._how.detach and self._settings.url is None
+
     async def _meaning(self, plan: Plan, code: int) -> int:
         """A job that is undone is cancelled; the undo itself is done if nothing was left."""
         job = await self._client.job(self._job_id, whole=False)
@@ -236,7 +241,7 @@ class _Verb:
         """A resume of an open job that no orchestrator drives. If one does, the plan is refused."""
         request = self._asked.request
         is_plain = request.verb is Verb.RESUME and request.plan_id is None and self._asked.correction is None
-        if not is_plain or self._how.detach or job.is_terminal:
+        if not is_plain or not self._may_drive or job.is_terminal:
             return False
         return not await self._client.is_served(self._job_id)
 

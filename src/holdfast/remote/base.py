@@ -58,7 +58,7 @@ class Remote:
 
     @property
     def database_url(self) -> str:
-        raise needs_database("database_url", "only the service knows it")
+        raise needs_database("database_url", "only the service knows its address")
 
     @property
     def url(self) -> str:
