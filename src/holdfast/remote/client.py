@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -45,12 +44,12 @@ async def open_remote(url: str, scope: Scope | None = None, *, api_key: str | No
 
 
 def _new_connection(url: str, key: str | None) -> Connection:
-    if importlib.util.find_spec("httpx2") is None:
+    try:
+        # Imported late: its library is an extra, and takes a while.
+        from holdfast.remote.connection import Connection
+    except ModuleNotFoundError as error:
         raise Unusable(
-            "A client over a URL needs a library that is not installed.",
+            f"A client over a URL needs the library '{error.name}', which is not installed.",
             remedy="Install it with: pip install 'holdfast[service]'",
-        )
-    # Imported late: the library is an extra, and takes a while.
-    from holdfast.remote.connection import Connection
-
+        ) from None
     return Connection(url, key)
