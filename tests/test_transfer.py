@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -35,7 +36,8 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=5,
 )
-DEFINITIONS = [load_file(path) for path in sorted(examples().glob("*.yaml"))[:12]]
+FILES = Path(__file__).parent / "define" / "files"
+DEFINITIONS = [load_file(path) for path in (examples() / "demo.yaml", *sorted(FILES.glob("*.yaml")))]
 
 
 def view_types() -> list[type]:

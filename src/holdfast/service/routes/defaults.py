@@ -19,7 +19,7 @@ table = RouteTable("defaults")
 class SetDefaults(Because):
     """Defaults that change: all of them, or none."""
 
-    values: dict[str, Any] = Field(min_length=1, max_length=100)
+    values: dict[str, Any] = Field(max_length=100)
     """Each default with its value, such as `{"retry.max_retries": 5}`."""
 
 

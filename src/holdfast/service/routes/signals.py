@@ -26,14 +26,14 @@ class OwnerAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class SignalState:
+class AnswerState:
     """A signal, and the answer to it if there is one yet."""
 
     signal_id: int
     answer: OwnerAnswer | None
 
 
-@table.get("/signals/{signal_id}", Permission.READ, answers=SignalState)
+@table.get("/signals/{signal_id}", Permission.READ, answers=AnswerState)
 async def show_answer(
     call: Call,
     signal_id: Annotated[int, Path(ge=1, le=2**63 - 1, description="The id that a verb has answered.")],
@@ -44,4 +44,4 @@ async def show_answer(
     if call.is_ours or found is None:
         return call.answer({"signal_id": signal_id, "answer": found})
     remedy = str(found.remedy) if found.remedy is not None else None
-    return call.answer(SignalState(signal_id, OwnerAnswer(found.applied, found.reason, remedy)))
+    return call.answer(AnswerState(signal_id, OwnerAnswer(found.applied, found.reason, remedy)))
