@@ -36,6 +36,7 @@ from holdfast.operations.requests import Keyed
 from holdfast.operations.scope import Scope
 from holdfast.operations.submitting import Submission
 from holdfast.operations.verbs import ANSWER_SECONDS, Plan, Verb, VerbRequest, VerbResult
+from holdfast.service_address import is_service_url
 from holdfast.store.payloads import Payloads, open_objects
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import NewJob, SignalAnswer
@@ -239,20 +240,27 @@ class _Data(Bound):
 
 
 class Client(_Reads, _Data, Closely, Gates, Identities, Oversight, Requests, Streams, Submissions, Workflows):
-    """An asynchronous client of one database: `async with Client.connect(url) as client: …`."""
+    """An asynchronous client of one database, or of one service: `async with Client.connect(url) as client: …`."""
 
     @classmethod
     @asynccontextmanager
     async def connect(
-        cls, database_url: str, scope: Scope | None = None, *, storage_url: str | None = None
+        cls, url: str, scope: Scope | None = None, *, storage_url: str | None = None, api_key: str | None = None
     ) -> AsyncIterator[Client]:
-        """A client of the database at that URL, whose schema must be there.
+        """A client of the database at that URL, whose schema must be there, or of the service at an http URL.
 
         `storage_url` is the object store of the installation, for large values and files: a URL, or a folder such as
-        `.holdfast/payloads`.
+        `.holdfast/payloads`. A service has its own; it takes an `api_key`, which says the tenant and the actor, too.
         """
+        if is_service_url(url):
+            # Imported late: it stands on this module, and most programs are at the database.
+            from holdfast.remote.client import open_remote
+
+            async with open_remote(url, scope, api_key=api_key) as remote:
+                yield remote
+            return
         payloads = Payloads(open_objects(storage_url)) if storage_url is not None else None
-        async with PostgresStore.open(database_url, "holdfast client", payloads=payloads) as store:
+        async with PostgresStore.open(url, "holdfast client", payloads=payloads) as store:
             yield cls(store, scope)
 
     async def submit(

@@ -235,21 +235,24 @@ class SyncClient(
     SyncSubmissions,
     SyncWorkflows,
 ):
-    """A synchronous client of one database: `with SyncClient.connect(url) as client: …`."""
+    """A synchronous client of one database, or of one service: `with SyncClient.connect(url) as client: …`."""
 
     @classmethod
     @contextmanager
     def connect(
-        cls, database_url: str, scope: Scope | None = None, *, storage_url: str | None = None
+        cls, url: str, scope: Scope | None = None, *, storage_url: str | None = None, api_key: str | None = None
     ) -> Iterator[SyncClient]:
-        """A client of the database at that URL, whose schema must be there. Threads may share it.
+        """A client of the database at that URL, whose schema must be there, or of the service at an http URL.
 
-        `storage_url` is the object store of the installation, for large values and files: a URL, or a folder such as
-        `.holdfast/payloads`.
+        Threads may share it. `storage_url` is the object store of the installation, for large values and files: a URL,
+        or a folder such as `.holdfast/payloads`. A service has its own; it takes an `api_key`, which says the tenant
+        and the actor, too.
         """
         loop = PrivateLoop()
         try:
-            opened: AbstractAsyncContextManager[Client] = Client.connect(database_url, scope, storage_url=storage_url)
+            opened: AbstractAsyncContextManager[Client] = Client.connect(
+                url, scope, storage_url=storage_url, api_key=api_key
+            )
             client = loop.run(opened.__aenter__())
             try:
                 yield cls(client, loop)

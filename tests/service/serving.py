@@ -64,7 +64,7 @@ class Service:
 @asynccontextmanager
 async def serving_http(url: str, **settings: Any) -> AsyncIterator[Service]:
     """The service alone; with `tests.running.running` beside it the jobs run, too."""
-    chosen = Settings(database_url=url, home=HOME, port=0, grace_seconds=1.0, **(GENEROUS | settings))
+    chosen = Settings(**{"database_url": url, "home": HOME, "port": 0, "grace_seconds": 1.0, **GENEROUS, **settings})
     server, store = new_web_server(url, chosen)
     service = Service(server, Client(store, Scope("*", "admin@test")))
     try:

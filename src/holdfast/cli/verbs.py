@@ -206,12 +206,12 @@ class _Verb:
             raise plan.refusal
         self._refuse_stale(plan)
         is_confirmed = self._confirm(plan, job)
-        if not self._how.detach and not await self._client.is_served(self._job_id):
+        if self._may_drive and not await self._client.is_served(self._job_id):
             await self._refuse_undrivable(plan, job)
         result = await self._client.carry_out(plan, reason=self._how.reason, exactly=is_confirmed, seconds=0)
         if not self._how.detach and await self._client.is_served(self._job_id):
             result = await self._client.settle(result)
-        if not result.is_applied and not self._how.detach and not await self._client.is_served(self._job_id):
+        if not result.is_applied and self._may_drive and not await self._client.is_served(self._job_id):
             # No orchestrator was running, or it ended without an answer.
             if not plan.verb.is_steering:
                 to_do = "to undo" if plan.undoes else "to run"
@@ -227,6 +227,11 @@ class _Verb:
             self._client, self._job_id, as_json=self._how.as_json, target=self._how.target, handlers=self._how.handlers
         )
         return await self._meaning(plan, code)
+
+    @property
+    def _may_drive(self) -> bool:
+        """Whether the command would drive the job itself. Over a URL it cannot: the verb waits for an orchestrator."""
+        return not self._how.detach and self._settings.url is None
 
     async def _meaning(self, plan: Plan, code: int) -> int:
         return await self._undone_or(code) if plan.undoes else code
@@ -245,7 +250,7 @@ class _Verb:
         request = self._asked.request
         goes_on = request.verb is Verb.RESUME or (request.verb is Verb.UNDO and job.is_undone and request.node is None)
         is_plain = goes_on and request.plan_id is None and self._asked.correction is None
-        if not is_plain or self._how.detach or job.is_terminal:
+        if not is_plain or not self._may_drive or job.is_terminal:
             return False
         return not await self._client.is_served(self._job_id)
 

@@ -36,7 +36,7 @@ from holdfast.remedies import Remedy
 from holdfast.store.payloads import LIMIT_BYTES
 from holdfast.store.read_rows import Stages
 from holdfast.store.records import NewJob, SubmitAnswer
-from holdfast.views.encoding import HIDDEN, VERBATIM, to_json
+from holdfast.views.encoding import HIDDEN, LOCAL, VERBATIM, to_json
 from holdfast.views.outcome import Recovery, recovery_view
 from holdfast.views.overview import Registration
 
@@ -68,7 +68,7 @@ class Submission:
     """What would continue a job that failed, if anything does."""
     misses_only_tolerated: bool = field(default=False, metadata=HIDDEN)
     """Whether it should resume a job that lacks nothing but tolerated items, with completed work behind them."""
-    submitted: NewJob | None = field(default=None, repr=False, metadata=HIDDEN)
+    submitted: NewJob | None = field(default=None, repr=False, metadata=LOCAL)
 
     @property
     def is_open(self) -> bool:

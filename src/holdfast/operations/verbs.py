@@ -145,16 +145,21 @@ async def settle(
 
     Refused if the owner refuses.
     """
-    reply = await answer(scope, store, result.signal_id, seconds=seconds)
-    if reply is not None and not reply.applied:
-        remedy = reply.remedy or Remedy("See how it is now", "status", result.job_id)
-        raise refused(result.job_id, result.verb, Refusal(reply.reason, remedy))
-    if reply is not None:
-        result = replace(result, answer=APPLIED, reason=reply.reason)
+    result = answered(result, await answer(scope, store, result.signal_id, seconds=seconds))
     if result.verb is Verb.CANCEL:
         snapshot = await store.reads(scope.tenant).snapshot(result.job_id, whole=False)
         result = replace(result, status=snapshot.job.status)
     return result
+
+
+def answered(result: VerbResult, reply: SignalAnswer | None) -> VerbResult:
+    """The result with the owner's answer, if there is one; Refused if the owner refuses."""
+    if reply is None:
+        return result
+    if not reply.applied:
+        remedy = reply.remedy or Remedy("See how it is now", "status", result.job_id)
+        raise refused(result.job_id, result.verb, Refusal(reply.reason, remedy))
+    return replace(result, answer=APPLIED, reason=reply.reason)
 
 
 async def answer(

@@ -61,9 +61,14 @@ class CallContext:
         """Whether only the headers are wanted."""
         return bool(self.request.scope["state"].get("is_head"))
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether a client of ours asks, which gets whole views."""
+        return wants_whole(self.request)
+
     def answer(self, view: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
         """A view as JSON; a client of ours gets the fields too that only programs use."""
-        return json_response(view, status, headers, whole=wants_whole(self.request))
+        return json_response(view, status, headers, whole=self.is_ours)
 
     def page(self, items: Any, next_cursor: str | None) -> Response:
         return self.answer({"items": items, "next_cursor": next_cursor})

@@ -46,7 +46,7 @@ async def plan_verb(call: Call, job_id: JobId, body: PlanOf) -> Response:
         details = [Detail(one["msg"], path=".".join(map(str, ("body", *one["loc"])))) for one in error.errors()]
         raise InvalidInput(f"This is not what {verb} takes.", errors=details) from None
     plan = await call.client.plan(job_id, arguments.request(verb))
-    if plan.refusal is not None:
+    if plan.refusal is not None and not call.is_ours:
         raise plan.refusal
     return call.answer(plan)
 
