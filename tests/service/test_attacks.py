@@ -150,6 +150,26 @@ async def test_a_body_that_is_too_large_is_refused_before_it_has_arrived(
             assert await line.is_closed()
 
 
+async def test_large_bodies_together_do_not_take_all_memory(database_url: str) -> None:
+    limits = {"body_limit_bytes": 100_000, "bodies_bytes": 150_000}
+    async with serving_raw(database_url, **limits) as service, wire(service.url) as first, wire(service.url) as second:
+        body = json.dumps({"workflow": "x" * 89_000}).encode()
+        sent = request("POST", f"{API}/jobs", await bearer(service), JSON, body=body)
+        await first.send(sent[:-10])
+        await second.send(sent[:-10])
+        (refused,), (waiting,) = await asyncio.wait(
+            [asyncio.create_task(first.answer()), asyncio.create_task(second.answer())],
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        answer = await refused
+        assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "TOO_MANY_BODIES", "2")
+        for line in (first, second):
+            await line.send(sent[-10:])
+        assert (await waiting).status == 422
+        for _ in range(5):
+            assert (await ask(service.url, sent)).status == 422
+
+
 async def test_a_body_without_a_credential_is_not_read(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "UNREAD_SECONDS", 0.2)
     async with wire(service.url) as line:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
-from holdfast.errors import Unauthenticated
+from holdfast.errors import Unauthenticated, Unreachable
 from holdfast.operations import keys
 from holdfast.operations.identity import Identity
 from holdfast.operations.ports import Installation, OperationsStore
@@ -15,6 +15,15 @@ from holdfast.operations.ports import Installation, OperationsStore
 REMEMBERED_SECONDS = 4.0
 """How long an identity is not read again: a key that is revoked ends within five seconds."""
 MOST_REMEMBERED = 10_000
+
+
+BODIES_BYTES = 128 << 20
+"""How much memory the bodies of all requests together may take."""
+
+
+class TooManyBodies(Unreachable):
+    code = "TOO_MANY_BODIES"
+    title = "The service reads as many large bodies as it can hold"
 
 
 @dataclass
@@ -25,9 +34,11 @@ class ServiceState:
     public_url: str | None = None
     body_limit_bytes: int = 8 << 20
     body_seconds: float = 30.0
+    bodies_bytes: int = BODIES_BYTES
     allow_bootstrap: bool = False
     open_installation: Callable[[], AbstractAsyncContextManager[Installation]] | None = None
     """Opens the database itself, for those who set it up."""
+    _held_bytes: int = 0
     _known: dict[str, tuple[float, Identity]] = field(default_factory=dict)
 
     async def identity_of(self, authorization: str | None) -> Identity:
@@ -51,6 +62,15 @@ class ServiceState:
             self._known.clear()
         self._known[key] = (time.monotonic() + REMEMBERED_SECONDS, found)
         return found
+
+    def hold(self, number: int) -> None:
+        """Take memory for a part of a body, until the request releases it."""
+        if self._held_bytes + number > max(self.bodies_bytes, self.body_limit_bytes):
+            raise TooManyBodies("Other requests bring large bodies now.", remedy="Send the same request again.")
+        self._held_bytes += number
+
+    def release(self, number: int) -> None:
+        self._held_bytes -= number
 
     def forget_identities(self) -> None:
         """Read every identity again."""
