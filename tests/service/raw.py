@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from holdfast.client import Client
 from holdfast.operations.scope import Scope
 from holdfast.service.app import build_app
+from holdfast.service.identity.door import Door
 from holdfast.service.server import WebServer
 from holdfast.service.state import ServiceState
 from holdfast.store.postgres import PostgresStore
@@ -25,9 +26,9 @@ PATIENCE_SECONDS = 20.0
 async def serving_raw(url: str, *, connections: int = 100, **state: Any) -> AsyncIterator[Service]:
     """The service with these limits."""
     store = PostgresStore(url, "holdfast api")
-    app = build_app(ServiceState(store, **state))
+    app = build_app(ServiceState(store, Door(store), **state))
     server = WebServer(app, "127.0.0.1", 0, connections=connections, grace_seconds=1.0)
-    service = Service(server.url, Client(store, Scope("*", "admin@test")))
+    service = Service(server, Client(store, Scope("*", "admin@test")))
     try:
         async with server:
             try:

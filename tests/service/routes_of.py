@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 
 from holdfast.operations.identity import PERMISSIONS, Permission, Role
 from holdfast.service.app import build_app
+from holdfast.service.identity.door import Door
 from holdfast.service.openapi import operations
 from holdfast.service.state import ServiceState
 
@@ -62,7 +63,7 @@ class Route:
 @cache
 def application() -> FastAPI:
     """The application without a database: its routes can be read, not used."""
-    return build_app(ServiceState(None))  # type: ignore[arg-type]
+    return build_app(ServiceState(None, Door(None)))  # type: ignore[arg-type]
 
 
 @cache

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
+from holdfast.define.source import DefinitionText
 from holdfast.errors import InvalidInput
 from holdfast.operations.batches import LONGEST_BATCH
 from holdfast.operations.verbs import Correction, Stale, Verb, VerbRequest
@@ -30,6 +31,19 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
+class Source(Body):
+    """The text from which a definition was read."""
+
+    kind: Literal["yaml", "json", "python"]
+    content: str
+    name: str | None = Field(None, max_length=200, pattern=r"^[^/\\\x00-\x1f]+$")
+    """The name of the file, for messages."""
+
+    @property
+    def text(self) -> DefinitionText:
+        return DefinitionText(self.kind, self.content, self.name)
+
+
 class Submit(Body):
     """A submission: the id of a known workflow, or a whole definition."""
 
@@ -40,6 +54,11 @@ class Submit(Body):
     """The id of a workflow that is registered."""
     definition: dict[str, Any] | None = None
     """A workflow definition, as in a workflow file, instead of `workflow`."""
+    source: Source | None = None
+    """The text of the definition, which is kept as it is. That of YAML or JSON stands for the definition itself; beside
+    that of a Python file, give the `definition`, too."""
+    definition_hash: str | None = Field(None, max_length=64)
+    """With `workflow`: the hash of another of its versions than the current one."""
     inputs: dict[str, Any] = {}
     """The inputs of the workflow, by name."""
     key: str | None = Field(None, min_length=1, max_length=500)
@@ -61,6 +80,8 @@ class Submit(Body):
     """Make a new job even if the same submission has made one."""
     like: str | None = None
     """The id of a job whose inputs are used where `inputs` has none."""
+    refuse_changed: bool = False
+    """Refuse a submission whose job has ended and was made by another definition."""
 
 
 class Batch(Body):
@@ -92,18 +113,22 @@ class Corrected(Reasoned):
     """Inputs that differ; the others stay."""
     definition: dict[str, Any] | None = None
     """The corrected definition of the workflow."""
+    source: Source | None = None
+    """The text of that definition, as in a submission."""
     stale: Literal["keep", "rerun"] | None = None
     """What becomes of completed work that the corrected job would do in another way."""
 
     @property
     def correction(self) -> Correction | None:
-        from holdfast.service.definitions import definition_of
+        from holdfast.service.definitions import definition_from, definition_of
 
-        if self.inputs is None and self.definition is None:
+        if self.inputs is None and self.definition is None and self.source is None:
             if self.stale is not None:
                 raise InvalidInput("`stale` is about a correction: give `inputs` or a `definition`, too.")
             return None
         definition = definition_of(self.definition) if self.definition is not None else None
+        if self.source is not None:
+            definition = definition_from(self.source.text, self.definition)
         return Correction(self.inputs or {}, definition, Stale(self.stale) if self.stale is not None else None)
 
 

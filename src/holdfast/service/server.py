@@ -7,7 +7,7 @@ import contextlib
 import logging
 import resource
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import uvicorn
 from fastapi import FastAPI
@@ -20,6 +20,7 @@ KEEP_ALIVE_SECONDS = 75
 SPARE_FILES = 256
 """Open files beside the connections: to the database, of uploads and of the log."""
 START_SECONDS = 10.0
+STALLED_MILLISECONDS = 60_000
 
 
 class _Server(uvicorn.Server):
@@ -51,7 +52,9 @@ class WebServer:
         grace_seconds: float,
         root_path: str = "",
         trusted_proxies: tuple[str, ...] = (),
+        on_stop: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_stop` is called when the end begins: requests that have no end of their own must end now."""
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -74,6 +77,8 @@ class WebServer:
         self._socket = _listening(host, port)
         self._running: asyncio.Task[None] | None = None
         self.host = host
+        self.app = app
+        self._on_stop = on_stop
 
     @property
     def port(self) -> int:
@@ -101,6 +106,7 @@ class WebServer:
     def request_stop(self) -> None:
         """Take no more connections, and end when the running requests have ended."""
         self._server.should_exit = True
+        self._on_stop()
 
     async def stop(self) -> None:
         self.request_stop()
@@ -130,6 +136,9 @@ def _listening(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind, protocol)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):
+                # Connections inherit it: one whose other side takes nothing is ended, and frees what waits for it.
+                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALLED_MILLISECONDS)
             listening.bind(address)
         except OSError:
             listening.close()
