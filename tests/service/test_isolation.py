@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from holdfast.service import state
+from holdfast.service.identity import door
 from holdfast.store.connection import PipelinedConnection, Statement
 from tests.running import registry, running
 from tests.service.known_names import CANARY, MISSING, Things, address, path_names, questions
@@ -38,7 +38,7 @@ VOLATILE = frozenset({"last_used_at"})
 @pytest.fixture
 async def tenants(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Tenants]:
     # An identity is read once, so that no reading of it is among the statements that are compared.
-    monkeypatch.setattr(state, "REMEMBERED_SECONDS", 3600.0)
+    monkeypatch.setattr(door, "REMEMBERED_SECONDS", 3600.0)
     async with two_tenants(database_url) as tenants:
         yield tenants
 
