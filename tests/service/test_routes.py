@@ -11,7 +11,7 @@ from tests.service.known_names import unknown_names
 from tests.service.routes_of import all_routes, undeclared
 
 PUBLIC = re.compile(
-    r"GET /(livez|readyz|openapi\.json|assets/.*)?|(GET|POST) /(.*/)?(session|sign-in|signin|oidc)(/.*)?"
+    r"GET /(livez|readyz|openapi\.json|assets/.*)?|(GET|POST|DELETE) /(.*/)?(session|sign-in|signin|oidc)(/.*)?"
 )
 
 
