@@ -14,6 +14,8 @@ from typing import Any
 
 from holdfast.client_gates import Bound, Gates
 from holdfast.client_identities import Identities
+from holdfast.client_oversight import Oversight
+from holdfast.client_streams import Streams
 from holdfast.client_submissions import Submissions, Workflows
 from holdfast.define.definition import Definition
 from holdfast.errors import Unreachable
@@ -169,8 +171,8 @@ class _Reads(Bound):
         return await reading.why(self._scope, self._store, job_id)
 
     async def fleet(self) -> Fleet:
-        """The processes that serve the database, for all tenants, and the work that none of them serves."""
-        return await reading.fleet(self._store)
+        """The processes that serve the database, and the work that none of them serves."""
+        return await reading.fleet(self._scope, self._store)
 
     async def is_served(self, job_id: str | None = None) -> bool:
         """Whether a live orchestrator would drive this job, or any job."""
@@ -232,7 +234,7 @@ class _Data(Bound):
         await data.fetch_artifact(self._scope, self._store, job_id, artifact, target)
 
 
-class Client(_Reads, _Data, Gates, Identities, Submissions, Workflows):
+class Client(_Reads, _Data, Gates, Identities, Oversight, Streams, Submissions, Workflows):
     """An asynchronous client of one database, or of one service: `async with Client.connect(url) as client: …`."""
 
     @classmethod

@@ -23,6 +23,8 @@ from holdfast.private_loop import PrivateLoop
 from holdfast.store.records import NewJob, SignalAnswer
 from holdfast.sync_client_gates import Face, SyncGates
 from holdfast.sync_client_identities import SyncIdentities
+from holdfast.sync_client_oversight import SyncOversight
+from holdfast.sync_client_streams import SyncStreams
 from holdfast.sync_client_submissions import SyncSubmissions, SyncWorkflows
 from holdfast.views.data import Checkpoint, DataValue, TaskResult
 from holdfast.views.definitions import JobDefinition
@@ -216,7 +218,7 @@ class _Data(Face):
         self._loop.run(self._client.fetch_artifact(job_id, artifact, target))
 
 
-class SyncClient(_Reads, _Data, SyncGates, SyncIdentities, SyncSubmissions, SyncWorkflows):
+class SyncClient(_Reads, _Data, SyncGates, SyncIdentities, SyncOversight, SyncStreams, SyncSubmissions, SyncWorkflows):
     """A synchronous client of one database, or of one service: `with SyncClient.connect(url) as client: …`."""
 
     @classmethod

@@ -19,7 +19,7 @@ from holdfast.cli.session import AT_THE_DATABASE
 from holdfast.operations.scope import current_actor
 from tests.cli.conftest import Answer, Command
 
-WITHOUT_ROUTES = {"limits", "janitor", "results"}
+WITHOUT_ROUTES = {"results"}
 """Commands for which the service has no route."""
 FOLDER = Path(__file__).parent / "recorded"
 
@@ -220,7 +220,7 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("group", ["reading", "data"])
+@pytest.mark.parametrize("group", ["reading", "data", "upkeep"])
 def test_the_answers_over_a_url_are_the_same(
     database: Command, served: tuple[str, str], group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 AT_THE_DATABASE = {"api", "bootstrap", "doctor", "migrate", "orchestrator", "prune", "run", "up", "worker"}
 """Commands that a service does not carry out."""
-OF_ALL_TENANTS = {"breakers", "doctor", "janitor", "migrate", "orchestrator", "prune", "up", "worker"}
+OF_ALL_TENANTS = {"breakers", "doctor", "janitor", "migrate", "orchestrator", "prune", "tenants", "up", "worker"}
 """Commands that take no tenant: they are about the whole database."""
 
 

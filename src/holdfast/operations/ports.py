@@ -17,10 +17,14 @@ from holdfast.core.breaking import Breaker
 from holdfast.define.definition import Definition
 from holdfast.errors import BacklogFull
 from holdfast.janitor.ports import JanitorStore, PruneStore
+from holdfast.operations.audit_ports import AuditStore
 from holdfast.operations.definition_ports import DefinitionStore
 from holdfast.operations.identity_ports import IdentityStore
 from holdfast.operations.looks import CorrectingLook, PlanningLook
+from holdfast.operations.oversight_ports import OversightStore
+from holdfast.operations.stream_ports import StreamStore
 from holdfast.sql_files import Migration
+from holdfast.store.audit_rows import Origin
 from holdfast.store.data_rows import ArtifactView, CheckpointRow, FailedItems, ResultRow, TaskRow
 from holdfast.store.fleet import Fleet, OrchestratorView
 from holdfast.store.interface import SubmissionStore
@@ -217,7 +221,7 @@ class ReadStore(DataStore, Protocol):
         ...
 
     async def fleet(self) -> Fleet:
-        """The processes that serve the database, for all tenants, and the work that none of them serves."""
+        """The processes that serve the database, with what they do for the tenant, and the work that none serves."""
         ...
 
     async def now(self) -> float:
@@ -233,13 +237,13 @@ class GateStore(Protocol):
         ...
 
     async def change_breaker(
-        self, tenant: str, name: str, change: Callable[[Breaker, float], None], actor: str
+        self, tenant: str, name: str, verb: str, change: Callable[[Breaker, float], None], actor: str, reason: str
     ) -> BreakerView:
         """Change a breaker under its lock. `change` gets the breaker and the time; it may raise to change nothing."""
         ...
 
-    async def limits(self) -> list[LimitView]:
-        """All limits: those that workflows have declared, and those that people have set."""
+    async def limits(self, tenant: str | None = None) -> list[LimitView]:
+        """The limits of a tenant and of the queues, with the tasks of the tenant; without one those of all."""
         ...
 
     async def set_limit(
@@ -256,7 +260,7 @@ class GateStore(Protocol):
         """Set a limit; values that are None stay. A limit that workflows declare must exist already."""
         ...
 
-    async def drop_limit(self, tenant: str, name: str) -> LimitView:
+    async def drop_limit(self, tenant: str, name: str, actor: str) -> LimitView:
         """Remove the limit that a person has set; returns it as it was. A paused queue stays paused."""
         ...
 
@@ -264,7 +268,7 @@ class GateStore(Protocol):
         """Let no task of the queue begin from now on, for all tenants; None if it is paused already."""
         ...
 
-    async def unpause_queue(self, queue: str) -> LimitView | None:
+    async def unpause_queue(self, queue: str, actor: str) -> LimitView | None:
         """Let the tasks of the queue begin again, as its limit allows; returns it as it was, None if not paused."""
         ...
 
@@ -315,11 +319,15 @@ class OperationsStore(SubmissionStore, Protocol):
         """The definition of that id that was registered last, or None."""
         ...
 
-    async def register(self, tenant: str, definition: Definition) -> tuple[datetime, bool]:
+    async def register(
+        self, tenant: str, definition: Definition, actor: str, origin: Origin = ...
+    ) -> tuple[datetime, bool]:
         """Make a definition the current one of its id; returns since when it is, and whether it was not before."""
         ...
 
-    async def acknowledge(self, tenant: str, job_id: str, actor: str, reason: str) -> AcknowledgementRow | None:
+    async def acknowledge(
+        self, tenant: str, job_id: str, actor: str, reason: str, origin: Origin = ...
+    ) -> AcknowledgementRow | None:
         """Note that a person has seen a failed or partial job; None if the tenant has no such job."""
         ...
 
@@ -332,12 +340,13 @@ class OperationsStore(SubmissionStore, Protocol):
         data: dict[str, Any] | None = None,
         *,
         tenant: str | None = None,
+        origin: Origin = ...,
     ) -> int:
         """Put a person's signal into the inbox of a job, of that tenant if one is named; returns the signal's id."""
         ...
 
     async def send_many(
-        self, job_ids: Sequence[str], kind: str, actor: str, reason: str, *, tenant: str
+        self, job_ids: Sequence[str], kind: str, actor: str, reason: str, *, tenant: str, origin: Origin = ...
     ) -> dict[int, str]:
         """Put the same signal into the inboxes of jobs that have not ended; returns the job of each signal."""
         ...
@@ -362,11 +371,17 @@ class OperationsStore(SubmissionStore, Protocol):
         """The definitions of a tenant, as people see them."""
         ...
 
-    def gates(self) -> GateStore: ...
+    def streams(self) -> StreamStore: ...
 
-    def defaults(self) -> DefaultsStore: ...
+    def oversight(self, tenant: str | None) -> OversightStore: ...
 
-    def identities(self) -> IdentityStore: ...
+    def gates(self, origin: Origin = ...) -> GateStore: ...
+
+    def defaults(self, origin: Origin = ...) -> DefaultsStore: ...
+
+    def identities(self, origin: Origin = ...) -> IdentityStore: ...
+
+    def audit(self) -> AuditStore: ...
 
     def pruning(self) -> PruneStore: ...
 

@@ -215,9 +215,13 @@ async def why(scope: Scope, store: OperationsStore, job_id: str) -> Why:
     return why_view(diagnosis, failures)
 
 
-async def fleet(store: OperationsStore) -> Fleet:
-    """The processes that serve the database, for all tenants, and the work that none of them serves."""
-    return fleet_view(await store.reads().fleet())
+async def fleet(scope: Scope, store: OperationsStore) -> Fleet:
+    """The processes that serve the database, and the work that none of them serves.
+
+    Processes serve all tenants. Who does not administer the installation sees only jobs and tasks of the own tenant
+    with them.
+    """
+    return fleet_view(await store.reads(scope.looks_at).fleet())
 
 
 async def is_served(store: OperationsStore, job_id: str | None = None) -> bool:

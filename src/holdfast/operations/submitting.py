@@ -30,6 +30,7 @@ from holdfast.operations.labels import check_labels
 from holdfast.operations.marks import Marks
 from holdfast.operations.ports import OperationsStore, ReadStore
 from holdfast.operations.scope import Scope
+from holdfast.operations.tenants import refusals, refuse_other_queues
 from holdfast.operations.verbs import ANSWER_SECONDS, Verb, VerbRequest, answer, plan, send
 from holdfast.remedies import Remedy
 from holdfast.store.payloads import LIMIT_BYTES
@@ -269,6 +270,11 @@ async def submit_many(store: OperationsStore, jobs: Sequence[NewJob]) -> list[Su
 
 async def submit_each(store: OperationsStore, jobs: Sequence[NewJob]) -> list[Submission | Refused]:
     """The same; one that is refused stops no other."""
+    refused = await refusals(store, jobs)
+    if refused:
+        allowed = [job for number, job in enumerate(jobs) if number not in refused]
+        made = iter(await submit_each(store, allowed) if allowed else [])
+        return [refused[number] if number in refused else next(made) for number in range(len(jobs))]
     jobs, answers = await _submit(store, jobs)
     changes = _Changes(store)
     outcomes: list[Submission | Refused] = []
@@ -308,7 +314,8 @@ async def _submit(
 
 async def register(scope: Scope, store: OperationsStore, definition: Definition) -> Registration:
     """Make a definition the one that a submission by its id takes, without a job."""
-    registered_at, is_new = await store.register(scope.tenant, definition)
+    await refuse_other_queues(store, scope.tenant, definition)
+    registered_at, is_new = await store.register(scope.tenant, definition, scope.actor, scope.origin)
     return Registration(
         definition.workflow_id,
         definition.version,

@@ -70,7 +70,9 @@ async def send(scope: Scope, store: OperationsStore, job_id: str, request: VerbR
     """Ask the job's owner to apply a verb; returns the id of the signal that the owner answers."""
     if request.verb.is_steering:
         data = {"plan_id": request.plan_id} if request.plan_id is not None else None
-        return await store.send(job_id, str(request.verb), scope.actor, reason, data, tenant=scope.tenant)
+        return await store.send(
+            job_id, str(request.verb), scope.actor, reason, data, tenant=scope.tenant, origin=scope.origin
+        )
     arguments = {field: value for field, value in request.to_core()._asdict().items() if value}
     if request.correction is not None:
         arguments["correction"] = request.plan_id
@@ -80,7 +82,7 @@ async def send(scope: Scope, store: OperationsStore, job_id: str, request: VerbR
     if request.params is not None:
         arguments["params"] = request.params
         _check_size(store, job_id, f"The params of {request.node} have", request.params)
-    return await store.send(job_id, "recover", scope.actor, reason, arguments, tenant=scope.tenant)
+    return await store.send(job_id, "recover", scope.actor, reason, arguments, tenant=scope.tenant, origin=scope.origin)
 
 
 def _check_size(store: OperationsStore, job_id: str, what: str, value: Any) -> None:

@@ -1,17 +1,14 @@
-"""The part of the client over a URL that reads the data of jobs, and what holds tasks back."""
+"""The part of the client over a URL that reads the data of jobs."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator
 
 from holdfast.errors import NotFound
 from holdfast.operations.reading import LONGEST_PAGE
 from holdfast.remedies import Remedy
-from holdfast.remote.base import Remote, path_of, query_of
+from holdfast.remote.base import Remote, path_of
 from holdfast.views.data import Checkpoint, DataValue
-from holdfast.views.defaults import TenantDefaults
-from holdfast.views.gates import Breaker
 from holdfast.views.history import Artifact
 from holdfast.views.jobs import Job
 
@@ -61,24 +58,6 @@ class RemoteData(Remote):
                 instance=job_id,
             )
         return node.node
-
-
-class RemoteGates(Remote):
-    """What holds tasks back."""
-
-    async def breakers(self) -> list[Breaker]:
-        return await self._list(Breaker, "/breakers")
-
-    async def defaults(self) -> TenantDefaults:
-        return await self._get(TenantDefaults, "/defaults")
-
-    async def set_defaults(self, values: Mapping[str, Any], *, reason: str = "") -> TenantDefaults:
-        body = {"values": dict(values), "reason": reason}
-        return self._read(TenantDefaults, await self._send("PUT", "/defaults", body=body, is_repeatable=True))
-
-    async def reset_defaults(self, names: Sequence[str] | None = None, *, reason: str = "") -> TenantDefaults:
-        query = query_of(name=list(names) if names is not None else None, reason=reason or None)
-        return self._read(TenantDefaults, await self._send("DELETE", "/defaults", query=query, is_repeatable=True))
 
 
 def _place(artifact: Artifact) -> tuple[str, int, str]:

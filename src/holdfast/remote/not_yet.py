@@ -11,21 +11,12 @@ NEEDS_A_DATABASE: Mapping[str, str] = {
     "submit_many": "jobs that are made ready here are inserted by those at the database; `submit_batch` does it",
     "prune": "jobs are deleted by those who look after the database",
     "knows_key": "the keys are in the database",
+    "sign_in_code": "the codes of links are in the database",
 }
 """Methods that no service offers, each with the reason."""
 NOT_YET: Mapping[str, str] = {
     "results": "the service has no route for it",
     "fetch_artifact": "the service has no route for it",
-    "change_breaker": "the service has no route for it",
-    "limits": "the service has no route for it",
-    "set_limit": "the service has no route for it",
-    "drop_limit": "the service has no route for it",
-    "plan_jobs": "the service has no route for it",
-    "change_jobs": "the service has no route for it",
-    "pause_queue": "the service has no route for it",
-    "unpause_queue": "the service has no route for it",
-    "janitor_log": "the service has no route for it",
-    "run_janitor": "the service has no route for it",
 }
 """Methods whose routes do not exist. Each leaves this table when its route comes."""
 

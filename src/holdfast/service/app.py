@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -16,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from holdfast.errors import Detail, HoldfastError, InvalidInput, NotFound
 from holdfast.service import routes
 from holdfast.service.answers import problem_response
+from holdfast.service.identity.cors import AllowedOrigins
 from holdfast.service.routes.apps import add_apps
 from holdfast.service.routing import add_routes
 from holdfast.service.schemas import NAMED
@@ -46,7 +48,7 @@ class OurMistake(HoldfastError):
     title = "Holdfast made a mistake"
 
 
-def build_app(state: ServiceState) -> FastAPI:
+def build_app(state: ServiceState, *, cors_origins: Sequence[str] = ()) -> FastAPI:
     app = FastAPI(
         title="Holdfast",
         version=__version__,
@@ -64,6 +66,8 @@ def build_app(state: ServiceState) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _bug)
+    if cors_origins:
+        app.add_middleware(AllowedOrigins, origins=cors_origins)
     app.add_middleware(_Surroundings)
     app.openapi = lambda: openapi_of(app)  # type: ignore[method-assign]
     return app
@@ -112,7 +116,8 @@ class _Surroundings:
             await send(message)
 
         if scope["method"] == "HEAD":
-            # The server leaves the body out.
+            # The server leaves the body out. A stream, which has no end, ends at once.
+            scope["state"]["is_head"] = True
             scope = {**scope, "method": "GET"}
         await self._app(scope, receive, send_with_headers)
 

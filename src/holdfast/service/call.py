@@ -9,8 +9,8 @@ from uuid import UUID
 from fastapi import Depends, Path, Request, Response
 
 from holdfast.client import Client
-from holdfast.errors import NotFound
-from holdfast.operations.identity import Identity
+from holdfast.errors import Forbidden, NotFound
+from holdfast.operations.identity import EVERY_TENANT, Identity
 from holdfast.remedies import Remedy
 from holdfast.service.answers import json_response, wants_whole
 from holdfast.service.state import ServiceState
@@ -24,7 +24,7 @@ class CallContext:
         self.state = state
         self.identity = identity
         self.tenant = tenant
-        self.client = Client(state.store, identity.scope(tenant))
+        self.client = self.client_for(tenant)
 
     @property
     def request_id(self) -> str:
@@ -35,6 +35,31 @@ class CallContext:
     def is_ours(self) -> bool:
         """Whether a client of ours asks, which gets whole views."""
         return wants_whole(self.request)
+
+    @property
+    def root_path(self) -> str:
+        """The path below which the service is seen."""
+        root_path: str = self.request.scope.get("root_path", "")
+        return root_path
+
+    def client_for(self, tenant: str) -> Client:
+        """A client that acts for the identity on that tenant, and says where the request comes from."""
+        address = self.request.client.host if self.request.client is not None else None
+        scope = self.identity.scope(tenant, address=address, request_id=self.request_id)
+        return Client(self.state.store, scope)
+
+    @property
+    def installation_client(self) -> Client:
+        """A client for the tenant; for an administrator of the installation who names none, for all tenants."""
+        names_tenant = "tenant" in self.request.query_params
+        return self.client if names_tenant or not self.identity.is_installation_admin else self.client_for(EVERY_TENANT)
+
+    def refuse_unless_installation_admin(self) -> None:
+        if not self.identity.is_installation_admin:
+            raise Forbidden(
+                f"This is for administrators of the installation; {self.identity.name} is none.",
+                remedy="Use a key that was made with: holdfast keys add NAME --role admin --tenant '*'",
+            )
 
     def answer(self, view: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
         """A view as JSON; a client of ours gets the fields too that only programs use."""

@@ -22,7 +22,6 @@ from holdfast.service.table import Declared, RouteTable
 
 TENANT = "tenant"
 """The name in a query by which an administrator of the installation chooses a tenant."""
-ANONYMOUS = Identity("anonymous", "", ())
 
 
 def add_routes(app: FastAPI, table: RouteTable, prefix: str = "", *, owner: str = "") -> None:
@@ -65,10 +64,7 @@ class _Route(APIRoute):
 
         async def handle(request: Request) -> Response:
             state: ServiceState = request.app.state.service
-            identity = ANONYMOUS
-            if self.permission is not Permission.PUBLIC:
-                identity = await state.identity_of(request.headers.get("authorization"))
-                identity.refuse_without(self.permission)
+            identity = await state.door.admit(request, self.permission)
             _refuse_unknown_query(request, known)
             tenant = _tenant(request, identity)
             request.scope["state"]["call"] = CallContext(request, state, identity, tenant)

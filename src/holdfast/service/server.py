@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import uvicorn
 from fastapi import FastAPI
@@ -18,6 +19,9 @@ KEEP_ALIVE_SECONDS = 75
 HEADER_BYTES = 64 * 1024
 """How large the headers of a request may be."""
 START_SECONDS = 10.0
+STALLED_MILLISECONDS = 60_000
+SPARE_FILES = 256
+"""How many files a process may open besides its connections."""
 
 
 class _Server(uvicorn.Server):
@@ -49,7 +53,9 @@ class WebServer:
         grace_seconds: float,
         root_path: str = "",
         trusted_proxies: tuple[str, ...] = (),
+        on_stop: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_stop` is called when the end begins: requests that have no end of their own must end now."""
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -67,9 +73,12 @@ class WebServer:
             forwarded_allow_ips=list(trusted_proxies),
         )
         self._server = _Server(config)
+        self._connections = connections
         self._socket = _listening(host, port)
         self._running: asyncio.Task[None] | None = None
         self.host = host
+        self.app = app
+        self._on_stop = on_stop
 
     @property
     def port(self) -> int:
@@ -83,6 +92,7 @@ class WebServer:
 
     async def start(self) -> None:
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+        _allow_files(self._connections + SPARE_FILES)
         self._running = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="holdfast api")
         async with asyncio.timeout(START_SECONDS):
             await self._server.is_listening.wait()
@@ -95,6 +105,7 @@ class WebServer:
     def request_stop(self) -> None:
         """Take no more connections, and end when the running requests have ended."""
         self._server.should_exit = True
+        self._on_stop()
 
     async def stop(self) -> None:
         self.request_stop()
@@ -110,12 +121,23 @@ class WebServer:
         await self.stop()
 
 
+def _allow_files(wanted: int) -> None:
+    """Each connection is a file, and many systems allow few of them unless a process asks for more."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        more = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (more, most))
+
+
 def _listening(host: str, port: int) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, protocol)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):
+                # Connections inherit it: one whose other side takes nothing is ended, and frees what waits for it.
+                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALLED_MILLISECONDS)
             listening.bind(address)
         except OSError:
             listening.close()

@@ -121,6 +121,7 @@ class SignalRow(NamedTuple):
     data: dict[str, Any] | None = None
     actor: str | None = None
     reason: str | None = None
+    request_id: str | None = None
     task_status: str | None = None
     task_epoch: int | None = None
     task_attempt: int | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from holdfast.store import fleet as rows
@@ -113,11 +113,3 @@ def _orchestrator(row: rows.OrchestratorView) -> Orchestrator:
         row.oldest_created_at,
         row.only_job,
     )
-
-
-def fleet_for_a_tenant(fleet: Fleet) -> Fleet:
-    """The processes alone: how much they do, and what they leave undone, is of all tenants."""
-    orchestrators = (
-        replace(one, jobs=0, oldest_job=None, oldest_created_at=None, only_job=None) for one in fleet.orchestrators
-    )
-    return Fleet(tuple(orchestrators), tuple(replace(one, tasks=0) for one in fleet.workers))

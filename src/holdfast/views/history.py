@@ -12,6 +12,7 @@ from holdfast.moments import epoch_moment
 from holdfast.store.data_rows import ArtifactView, FailedItems, TaskRow
 from holdfast.store.output_rows import RunningPart
 from holdfast.store.read_rows import AttemptView, EventView
+from holdfast.store.stream_rows import StreamRow
 from holdfast.views.encoding import IF_ANY, VERBATIM, named
 
 RUNNING = "running"
@@ -133,7 +134,7 @@ def failure_view(error: StoredFailure | None) -> Failure | None:
     )
 
 
-def event_view(row: EventView) -> Event:
+def event_view(row: EventView | StreamRow) -> Event:
     """The times inside its data become readable too."""
     data = dict(row.data) if row.data is not None else None
     for key in _TIMES_IN_EVENTS:

@@ -1,4 +1,4 @@
-"""Who asks, and the API keys."""
+"""The API keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.operations.identity import EVERY_TENANT, Permission
 from holdfast.service.bodies import Body
 from holdfast.service.call import Call, CallContext
 from holdfast.service.table import ListOf, RouteTable
-from holdfast.views.identities import Key, NewKey, Session
+from holdfast.views.identities import Key, NewKey
 
 table = RouteTable("identity")
 
@@ -34,15 +34,7 @@ def _administrator(call: CallContext) -> Client:
     """A client for the tenant that the identity administers: all of them for that of the installation."""
     wanted = call.request.query_params.get("tenant")
     tenant = EVERY_TENANT if call.identity.is_installation_admin and wanted is None else call.tenant
-    return Client(call.state.store, call.identity.scope(tenant))
-
-
-@table.get("/session", Permission.READ, answers=Session)
-async def show_session(call: Call) -> Response:
-    """Who asks, and what they may do."""
-    who = call.identity
-    permissions = tuple(str(one) for one in Permission if one in who.permissions and one is not Permission.PUBLIC)
-    return call.answer(Session(who.name, who.tenant, tuple(map(str, who.roles)), permissions))
+    return call.client_for(tenant)
 
 
 @table.get("/keys", Permission.ADMIN, answers=ListOf(Key))

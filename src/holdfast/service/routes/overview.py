@@ -12,7 +12,6 @@ from holdfast.operations.identity import Permission
 from holdfast.operations.overview import MOST_HOURS, SHOWN_HOURS
 from holdfast.service.call import Call
 from holdfast.service.table import ListOf, RouteTable
-from holdfast.views.fleet import Fleet, fleet_for_a_tenant
 from holdfast.views.jobs import Statistics
 from holdfast.views.overview import Hour
 
@@ -70,13 +69,3 @@ async def is_served(
 ) -> Response:
     """Whether a live orchestrator would drive this job, or any job."""
     return call.answer(Served(await call.client.is_served(job)))
-
-
-@table.get("/fleet", Permission.READ, answers=Fleet)
-async def show_fleet(call: Call) -> Response:
-    """The processes that serve the database.
-
-    Only an administrator of the installation sees the work of all tenants: for others it is left out.
-    """
-    fleet = await call.client.fleet()
-    return call.answer(fleet if call.identity.is_installation_admin else fleet_for_a_tenant(fleet))

@@ -117,6 +117,8 @@ create unique index jobs_have_one_row_per_identity_and_run on jobs (tenant, iden
 create index jobs_in_whose_cycles_orchestrators_died on jobs (job_id) where deaths > 0;
 create index jobs_of_later_runs on jobs (tenant, identity) where run > 1;
 create index jobs_that_are_open on jobs (job_id) where finished_at is null;
+create index jobs_that_ended_with_an_error on jobs (tenant, finished_at desc)
+    where error is not null and finished_at is not null;
 
 -- The failed and partial jobs that a person has acknowledged. A later generation of the job is not acknowledged.
 create table acknowledgements (
@@ -330,7 +332,8 @@ create index queue_by_claim_order on queue (lane_id, priority desc, rank, id) wh
 create index queue_by_due_time on queue (due_at) where state = 'waiting';
 create index queue_by_lane_of_lease on queue (lane_id) where state || '' = 'leased';
 
--- Signals for the owners of jobs (0: no owner yet). The owner deletes a signal in the commit that applies it.
+-- Signals for the owners of jobs (0: no owner yet). The owner deletes a signal in the commit that applies it. request_id:
+-- the HTTP request that sent it; the events that it causes name it.
 create table inbox (
     owner bigint not null default 0,
     id bigint not null generated always as identity,
@@ -349,6 +352,7 @@ create table inbox (
     actor text,
     reason text,
     sent_at timestamptz not null default now(),
+    request_id text,
     primary key (owner, id),
     constraint signal_kind_is_known
         check (kind in ('submitted', 'report', 'rejected', 'cancel', 'recheck', 'recover', 'pause', 'unpause'))
@@ -372,7 +376,7 @@ create table answers (
     primary key (signal_id)
 );
 
--- Everything that happened to a job, in order. Readers follow it by (job_id, seq).
+-- Everything that happened to a job, in order. Readers follow one job by (job_id, seq), and all jobs by xid.
 create table events (
     job_id uuid not null,
     seq int not null,
@@ -384,6 +388,15 @@ create table events (
     xid xid8 not null default pg_current_xact_id(),
     data jsonb,
     primary key (job_id, seq)
+);
+create index events_by_transaction on events (xid);
+
+-- The youngest transaction whose events pruning has deleted, by the identifier of the server: a copy on another server
+-- counts its transactions from the beginning. A stream that goes on from before cannot know what it has missed.
+create table pruned_events (
+    system_identifier bigint not null,
+    xid xid8 not null,
+    primary key (system_identifier)
 );
 
 -- Dependencies that may be down. settings are those of the workflow that declared the breaker last; calls is the window
@@ -634,4 +647,86 @@ create table sources (
     stored_at timestamptz not null default now(),
     primary key (tenant, definition_hash),
     constraint source_kind_is_known check (kind in ('yaml', 'json', 'python'))
+);
+
+-- Tenants that an administrator has made. A tenant needs no row: it exists by its jobs, too. queues: those that its
+-- workflows may name; null: any.
+create table tenants (
+    name text not null,
+    created_at timestamptz not null default now(),
+    created_by text not null,
+    queues text[],
+    primary key (name),
+    constraint tenants_have_a_name check (name not in ('', '*')),
+    constraint bound_tenants_have_a_queue check (cardinality(queues) > 0)
+);
+
+-- Browsers that are signed in. token_hash: SHA-256 of the cookie, which is stored nowhere. A session of a key ends with
+-- the key.
+create table sessions (
+    token_hash text not null,
+    name text not null,
+    tenant text not null,
+    roles text[] not null,
+    key_prefix text,
+    created_at timestamptz not null default clock_timestamp(),
+    expires_at timestamptz not null,
+    primary key (token_hash),
+    constraint sessions_have_a_role check (cardinality(roles) > 0)
+);
+create index sessions_by_end on sessions (expires_at);
+
+-- Codes with which a browser signs in once, for the holder of a key. A used one is gone.
+create table sign_in_codes (
+    code_hash text not null,
+    key_prefix text not null,
+    expires_at timestamptz not null,
+    primary key (code_hash)
+);
+
+-- Who changed what, when, from where and why: one row for each change that a person or a program has made. Rows of the
+-- whole installation have the tenant *. The rows outlive what they are about.
+create table audit (
+    audit_id bigint not null generated always as identity,
+    at timestamptz not null default now(),
+    tenant text not null,
+    actor text not null,
+    key_prefix text,
+    address text,
+    request_id text,
+    action text not null,
+    instance text,
+    before jsonb,
+    after jsonb,
+    reason text,
+    primary key (audit_id)
+);
+create index audit_by_tenant on audit (tenant, audit_id desc);
+create index audit_by_time on audit using brin (at);
+
+-- What happened in each minute, by tenant: the events of the minute, counted. The janitor counts each event once.
+create table stats (
+    tenant text not null,
+    minute timestamptz not null,
+    jobs_submitted int not null default 0,
+    jobs_completed int not null default 0,
+    jobs_partial int not null default 0,
+    jobs_failed int not null default 0,
+    jobs_cancelled int not null default 0,
+    tasks_completed int not null default 0,
+    tasks_failed int not null default 0,
+    tasks_skipped int not null default 0,
+    tasks_cancelled int not null default 0,
+    attempts_failed int not null default 0,
+    primary key (tenant, minute)
+);
+create index stats_by_time on stats using brin (minute);
+
+-- Which events are counted: those that this snapshot sees. Events from before this migration are not counted.
+create table stats_progress (
+    is_only_row boolean not null default true,
+    snapshot pg_snapshot not null,
+    counted_at timestamptz not null default now(),
+    primary key (is_only_row),
+    constraint there_is_one_row check (is_only_row)
 );
