@@ -188,7 +188,7 @@ async def test_a_stream_of_a_tenant_goes_on_after_a_restart_of_the_service(datab
             if step.event is not None:
                 received.append(step.event)
 
-    async def is_heard() -> bool:
+    async def has_begun() -> bool:
         """The stream begins with what happens after it was opened."""
         await direct.submit(FLOW, force=True)
         return bool(received)
@@ -198,7 +198,7 @@ async def test_a_stream_of_a_tenant_goes_on_after_a_restart_of_the_service(datab
         port, key = int(service.url.rpartition(":")[2]), await service.key("viewer")
         async with Client.connect(service.url, api_key=key) as client, running(database_url, registry(work=work)):
             following = asyncio.create_task(follow(client))
-            await eventually(is_heard)
+            await eventually(has_begun)
             await first.aclose()
             job_id = (await direct.submit(FLOW, force=True)).job_id
 
