@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast import Client, Verb, load_text, to_json
-from holdfast.errors import Forbidden, HoldfastError, NotFound, Permanent, Unauthenticated
+from holdfast import Client, Context, Verb, load_text, to_json
+from holdfast.errors import Forbidden, HoldfastError, NotFound, PayloadUnavailable, Permanent, Unauthenticated
 from holdfast.operations.scope import Scope
 from holdfast.views.history import Event
 from tests.conftest import eventually
-from tests.running import registry, running
+from tests.running import HOME, registry, running
 from tests.service.serving import Service, serving_http
 
 pytestmark = pytest.mark.anyio
@@ -29,8 +31,14 @@ nodes:
 NO_JOB = "00000000-0000-0000-0000-000000000000"
 
 
-def work(item: int) -> int:
+CONTENT = bytes(range(256)) * 1000
+
+
+def work(item: int, ctx: Context) -> int:
     print(f"item {item}")
+    (ctx.workdir / "a b.bin").write_bytes(CONTENT)
+    ctx.publish("a b.bin")
+    ctx.checkpoint("begun", {"item": item})
     if item == 1:
         raise Permanent("item 1 is bad")
     return item
@@ -51,7 +59,8 @@ async def remote(service: Service) -> AsyncIterator[Client]:
 
 @pytest.fixture
 async def direct(database_url: str) -> AsyncIterator[Client]:
-    async with Client.connect(database_url, Scope(actor="ann@desk")) as client:
+    storage = str(HOME / "payloads")
+    async with Client.connect(database_url, Scope(actor="ann@desk"), storage_url=storage) as client:
         yield client
 
 
@@ -82,12 +91,18 @@ async def test_what_is_read_over_a_url_is_what_is_read_at_the_database(
     of_the_job = [
         ("job",), ("job_definition",), ("tasks",), ("attempts",), ("running_attempts",), ("retries",), ("outputs",),
         ("events",), ("why",), ("artifacts",), ("follow_logs",), ("failures", "each"), ("output", "each"),
-        ("params", "ask"), ("checkpoints", "ask"), ("output", "missing"),
+        ("params", "ask"), ("checkpoints", "each"), ("output", "missing"), ("task_map", "each"), ("timeline",),
+        ("generations",), ("results", "each"), ("results_page", "each"), ("artifact_page",),
     ]  # fmt: skip
     questions: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
         *((name, (job_id, *more), {}) for name, *more in of_the_job),
         ("job", (job_id,), {"whole": False}),
         ("params", (job_id, "each"), {"index": 1}),
+        ("task_details", (job_id, "each"), {"index": 1}),
+        ("results", (job_id, "each"), {"status": "failed"}),
+        ("artifact_page", (job_id,), {"limit": 1}),
+        ("artifact_page", (job_id,), {"limit": 1, "after": ("each", 0, "a b.bin")}),
+        ("artifacts", (job_id,), {"node": "each", "index": 2}),
         ("tasks", (job_id,), {"node": "each", "status": "failed"}),
         ("jobs", (), {"labels": {"team": "maps"}, "code": "HANDLER_ERROR", "status": ["failed", "partial"]}),
         ("lookup", (), {"correlation_id": "c-1"}),
@@ -108,6 +123,24 @@ async def test_what_is_read_over_a_url_is_what_is_read_at_the_database(
     for name, arguments, options in questions:
         there, here = [await answer_of(one, name, *arguments, **options) for one in (remote, direct)]
         assert there == here, name
+
+
+async def test_a_file_is_fetched_whole_or_in_part_and_verified(
+    database_url: str, remote: Client, tmp_path: Path
+) -> None:
+    job_id = await failed_job(database_url, remote)
+    first, *_ = await remote.artifacts(job_id)
+    await remote.fetch_artifact(job_id, first, tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == CONTENT
+    part = b"".join([part async for part in remote.artifact_parts(job_id, first, first=1000, length=10)])
+    assert part == CONTENT[1000:1010]
+    rest = b"".join([part async for part in remote.artifact_parts(job_id, first, first=255_990)])
+    assert rest == CONTENT[255_990:]
+    with pytest.raises(NotFound):
+        await remote.fetch_artifact(job_id, replace(first, name="b"), tmp_path / "other")
+    with pytest.raises(PayloadUnavailable, match="did not arrive as it was published"):
+        await remote.fetch_artifact(job_id, replace(first, digest="0" * 64), tmp_path / "other")
+    assert [one.name for one in tmp_path.iterdir()] == ["copy"]
 
 
 async def test_what_an_administrator_sees_of_all_tenants_is_the_same(

@@ -83,7 +83,12 @@ class Identity:
                 remedy=f"Use a key with one of these roles: {roles}.",
             )
 
+    @property
+    def principal(self) -> str:
+        """The identity in words that no other one has: keys may share a name."""
+        return f"key:{self.key}" if self.key is not None else f"name:{self.name}"
+
     def scope(self, tenant: str, *, address: str | None = None, request_id: str | None = None) -> Scope:
         key_prefix = f"hf_{self.key}" if self.key is not None else None
         origin = Origin(key_prefix, address, request_id)
-        return Scope(tenant, self.name, origin, administers=self.is_installation_admin)
+        return Scope(tenant, self.name, origin, administers=self.is_installation_admin, submitter=self.principal)

@@ -20,8 +20,10 @@ from holdfast.janitor.ports import JanitorStore, PruneStore
 from holdfast.operations.audit_ports import AuditStore
 from holdfast.operations.definition_ports import DefinitionStore
 from holdfast.operations.identity_ports import IdentityStore
+from holdfast.operations.job_read_ports import JobReadStore
 from holdfast.operations.looks import CorrectingLook, PlanningLook
 from holdfast.operations.oversight_ports import OversightStore
+from holdfast.operations.request_ports import RequestStore
 from holdfast.operations.stream_ports import StreamStore
 from holdfast.sql_files import Migration
 from holdfast.store.audit_rows import Origin
@@ -77,9 +79,16 @@ class DataStore(Protocol):
     """The data of the jobs of one tenant, or of all. Item -1 is a node's own task. Never writes."""
 
     async def tasks(
-        self, job_id: str, *, node: str | None, status: str | None, after: tuple[str, int], limit: int
+        self,
+        job_id: str,
+        *,
+        node: str | None,
+        status: str | None,
+        after: tuple[str, int],
+        limit: int,
+        fingerprint: str | None = None,
     ) -> list[TaskRow]:
-        """One page of a job's tasks after that node and item."""
+        """One page of a job's tasks after that node and item; with a fingerprint, those that failed in this way."""
         ...
 
     async def node_output(self, job_id: str, node: str) -> Any:
@@ -367,8 +376,16 @@ class OperationsStore(SubmissionStore, Protocol):
         """What attempts of the jobs of that tenant have printed, or of all."""
         ...
 
+    def job_reads(self, tenant: str) -> JobReadStore:
+        """The jobs of a tenant, closely."""
+        ...
+
     def definitions(self, tenant: str) -> DefinitionStore:
         """The definitions of a tenant, as people see them."""
+        ...
+
+    def requests(self, tenant: str) -> RequestStore:
+        """The requests of a tenant that have a key, and its signals."""
         ...
 
     def streams(self) -> StreamStore: ...

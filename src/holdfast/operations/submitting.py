@@ -101,6 +101,7 @@ def new_job(
     labels: Mapping[str, str] | None = None,
     marks: Marks = NO_MARKS,
     limit_bytes: int = LIMIT_BYTES,
+    submitter: str | None = None,
 ) -> NewJob:
     """A submission with its inputs checked, its defaults filled in and its identity computed."""
     checked = check_inputs(definition, inputs)
@@ -133,6 +134,7 @@ def new_job(
         external_ids=marks.external_ids,
         callback_url=marks.callback_url,
         text=definition.text,
+        submitter=submitter,
     )
 
 
@@ -183,6 +185,7 @@ async def submit(
         labels=labels,
         marks=marks,
         limit_bytes=store.payload_limit_bytes,
+        submitter=scope.submitter,
     )
     (submission,) = await submit_many(store, [job])
     if refuse_changed and submission.definition_changed and not submission.is_open:

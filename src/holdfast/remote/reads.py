@@ -80,6 +80,7 @@ class RemoteReads(RemoteStreams):
         *,
         node: str | None = None,
         status: str | None = None,
+        fingerprint: str | None = None,
         limit: int = reading.LONGEST_PAGE,
         after: tuple[str, int | None] | None = None,
     ) -> list[Task]:
@@ -89,6 +90,7 @@ class RemoteReads(RemoteStreams):
             path_of("jobs", job_id, "tasks"),
             node=node,
             status=status,
+            fingerprint=fingerprint,
             limit=reading.checked_limit(limit),
             after_node=name,
             after_index=index,

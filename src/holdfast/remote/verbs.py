@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.define.definition import Definition
 from holdfast.errors import Refused
+from holdfast.operations.requests import Keyed
 from holdfast.operations.submitting import Submission
 from holdfast.operations.verbs import ANSWER_SECONDS, Plan, Verb, VerbRequest, VerbResult, answered
 from holdfast.remote.base import path_of, query_of
@@ -18,6 +19,7 @@ from holdfast.remote.reads import RemoteReads
 from holdfast.store.records import SignalAnswer
 from holdfast.views.interventions import Acknowledgement
 from holdfast.views.overview import Registration
+from holdfast.views.signals import SignalState
 
 LONGEST_WAIT_SECONDS = 30.0
 """How long one request waits for an owner's answer; then the next one does."""
@@ -92,7 +94,13 @@ class RemoteVerbs(RemoteReads):
         return replace(plan, request=replace(request, node=plan.request.node))
 
     async def carry_out(
-        self, plan: Plan, *, reason: str = "", exactly: bool = False, seconds: float = ANSWER_SECONDS
+        self,
+        plan: Plan,
+        *,
+        reason: str = "",
+        exactly: bool = False,
+        seconds: float = ANSWER_SECONDS,
+        keyed: Keyed | None = None,
     ) -> VerbResult:
         if plan.refusal is not None:
             raise plan.refusal
@@ -100,12 +108,14 @@ class RemoteVerbs(RemoteReads):
         wanted = plan.plan_id if exactly or is_stored else plan.request.plan_id
         request = replace(plan.request, plan_id=wanted)
         wait = min(seconds, LONGEST_WAIT_SECONDS)
-        result = await self._carry_out(plan.job_id, request, reason=reason, seconds=wait)
+        result = await self._carry_out(plan.job_id, request, reason=reason, seconds=wait, keyed=keyed)
         if result.is_applied or seconds <= wait:
             return result
         return await self.settle(result, seconds=seconds - wait)
 
-    async def _carry_out(self, job_id: str, request: VerbRequest, *, reason: str, seconds: float) -> VerbResult:
+    async def _carry_out(
+        self, job_id: str, request: VerbRequest, *, reason: str, seconds: float, keyed: Keyed | None = None
+    ) -> VerbResult:
         body = {**_arguments(request), "reason": reason, "confirm": True}
         answer = await self._send(
             "POST",
@@ -113,7 +123,7 @@ class RemoteVerbs(RemoteReads):
             query=query_of(wait=seconds),
             body=body,
             # Under the same key a request that arrives twice is carried out once.
-            headers={"Idempotency-Key": uuid.uuid4().hex},
+            headers={"Idempotency-Key": keyed.key if keyed is not None else uuid.uuid4().hex},
             is_repeatable=True,
             seconds=seconds,
         )
@@ -127,6 +137,9 @@ class RemoteVerbs(RemoteReads):
 
     async def send(self, job_id: str, request: VerbRequest, *, reason: str = "") -> int:
         return (await self._carry_out(job_id, request, reason=reason, seconds=0)).signal_id
+
+    async def signal(self, job_id: str, signal_id: int) -> SignalState:
+        return await self._get(SignalState, path_of("jobs", job_id, "signals", str(signal_id)))
 
     async def answer(self, signal_id: int, *, seconds: float | None = ANSWER_SECONDS) -> SignalAnswer | None:
         until = time.monotonic() + seconds if seconds is not None else None

@@ -32,11 +32,6 @@ class CallContext:
         return request_id
 
     @property
-    def is_ours(self) -> bool:
-        """Whether a client of ours asks, which gets whole views."""
-        return wants_whole(self.request)
-
-    @property
     def root_path(self) -> str:
         """The path below which the service is seen."""
         root_path: str = self.request.scope.get("root_path", "")
@@ -60,6 +55,16 @@ class CallContext:
                 f"This is for administrators of the installation; {self.identity.name} is none.",
                 remedy="Use a key that was made with: holdfast keys add NAME --role admin --tenant '*'",
             )
+
+    @property
+    def is_head(self) -> bool:
+        """Whether only the headers are wanted."""
+        return bool(self.request.scope["state"].get("is_head"))
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether a client of ours asks, which gets whole views."""
+        return wants_whole(self.request)
 
     def answer(self, view: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
         """A view as JSON; a client of ours gets the fields too that only programs use."""
@@ -85,7 +90,9 @@ def _job_id(job_id: Annotated[str, Path(description="The id of a job.")]) -> str
     try:
         return str(UUID(job_id))
     except ValueError:
-        raise NotFound(f"There is no job {job_id}.", remedy=Remedy("List the jobs with", "status")) from None
+        raise NotFound(
+            f"There is no job '{job_id}'.", remedy=Remedy("List the jobs with", "status"), instance=job_id
+        ) from None
 
 
 JobId = Annotated[str, Depends(_job_id)]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from holdfast.service.routes import (
+    artifacts,
     audit,
     bootstrap,
+    closely,
     defaults,
     definitions,
     fleet,
@@ -38,6 +40,8 @@ def all_tables(prefix: str) -> list[tuple[RouteTable, str]]:
         jobs,
         live,
         tasks,
+        closely,
+        artifacts,
         verbs,
         workflows,
         fleet,

@@ -42,6 +42,7 @@ async def list_tasks_of_job(
     job_id: JobId,
     node: OneNode = None,
     status: Annotated[str | None, Query(max_length=50, description="Only tasks with this status.")] = None,
+    fingerprint: Annotated[str | None, Query(max_length=64, description="Only tasks that failed in this way.")] = None,
     after_node: Annotated[str | None, Query(max_length=200, description="The node of the last task seen.")] = None,
     after_index: Annotated[
         int, Query(ge=-1, le=LARGEST_INDEX, description="Its index; -1: it was the node's own.")
@@ -50,7 +51,8 @@ async def list_tasks_of_job(
 ) -> Response:
     """The tasks of a job, by node and index, behind the last one seen."""
     after = (after_node, None if after_index < 0 else after_index) if after_node is not None else None
-    return call.items(await call.client.tasks(job_id, node=node, status=status, limit=limit, after=after))
+    only = {"node": node, "status": status, "fingerprint": fingerprint}
+    return call.items(await call.client.tasks(job_id, **only, limit=limit, after=after))
 
 
 @table.get("/jobs/{job_id}/attempts", Permission.READ, answers=ListOf(Attempt))

@@ -28,6 +28,9 @@ from holdfast.service.definitions import definition_from, definition_of
 from holdfast.service.table import ListOf, RouteTable
 
 table = RouteTable("jobs")
+SubmissionKey = Annotated[
+    str | None, Header(max_length=500, description="The name of this submission: another way to give `key`.")
+]
 SUBMIT_ERRORS = (InvalidDefinition, NotFound, Refused, BacklogFull, PayloadRefused)
 
 
@@ -50,7 +53,7 @@ class BatchOutcome:
     also={200: "The same submission made this job before, or it continues."},
     errors=SUBMIT_ERRORS,
 )
-async def submit_job(call: Call, body: Submit, idempotency_key: Annotated[str | None, Header()] = None) -> Response:
+async def submit_job(call: Call, body: Submit, idempotency_key: SubmissionKey = None) -> Response:
     """Make a job, or find the one that the same submission made before.
 
     The same workflow with the same inputs, or with the same key, is the same job: send a submission again if you do not

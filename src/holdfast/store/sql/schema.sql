@@ -62,7 +62,8 @@ create table workers (
 -- former owner finds another epoch. The stop columns describe a job that is stopping. deaths counts the orchestrators
 -- that died in cycles of the job. labels null: the job has none. recovered_at: when the present generation began; null
 -- for the first one. undo: who wants the job to be undone, which nodes that concerns, and whether it is over.
--- correlation_id, callback_url: what the caller calls the submission, and where it wants to be called back.
+-- correlation_id, callback_url: what the caller calls the submission, and where it wants to be called back. submitter: the
+-- identity that may cancel the job because it submitted it; null: it came without one.
 create table jobs (
     job_id uuid not null,
     tenant text not null default 'default',
@@ -100,6 +101,7 @@ create table jobs (
     undo jsonb,
     correlation_id text,
     callback_url text,
+    submitter text,
     primary key (job_id),
     constraint job_status_is_known
         check (status in ('pending', 'running', 'completed', 'partial', 'failed', 'cancelled')),
@@ -365,7 +367,7 @@ create table inbox (
 create index inbox_of_people on inbox (id)
     where kind in ('cancel', 'pause', 'unpause', 'recover', 'recheck');
 
--- The answers of owners to signals of people, kept for a day.
+-- The answers of owners to signals of people, kept for a day; those to requests with a key, as long as their jobs.
 create table answers (
     signal_id bigint not null,
     job_id uuid not null,
@@ -374,6 +376,20 @@ create table answers (
     answered_at timestamptz not null default now(),
     remedy text,
     primary key (signal_id)
+);
+create index answers_by_job on answers (job_id);
+
+-- The requests of people that have a key, by job. A request that is sent again has the same signal. digest: what was
+-- asked for. tasks: how many tasks its plan had.
+create table requests (
+    job_id uuid not null,
+    key text not null,
+    digest text not null,
+    verb text not null,
+    tasks int,
+    signal_id bigint,
+    sent_at timestamptz not null default now(),
+    primary key (job_id, key)
 );
 
 -- Everything that happened to a job, in order. Readers follow one job by (job_id, seq), and all jobs by xid.
@@ -389,6 +405,8 @@ create table events (
     data jsonb,
     primary key (job_id, seq)
 );
+create index events_of_generations on events (job_id, seq)
+    where event in ('job_recovered', 'job_completed', 'job_partial', 'job_failed', 'job_cancelled');
 create index events_by_transaction on events (xid);
 
 -- The youngest transaction whose events pruning has deleted, by the identifier of the server: a copy on another server
@@ -495,6 +513,7 @@ create table artifacts (
     primary key (job_id, node, item, name)
 );
 create index artifacts_by_digest on artifacts (digest);
+create index artifacts_by_name on artifacts (job_id, name, node, item);
 
 -- The leader of each role that only one process may have.
 create table leaders (
