@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from holdfast.operations.identity import Identity
@@ -29,11 +30,11 @@ class ServiceState:
     """Opens the database itself, for those who set it up."""
     code_flow: CodeFlow | None = field(default=None)
     """Signs browsers in at an identity provider, if there is one."""
-    live: Live = field(init=False)
-    """The streams of this process."""
 
-    def __post_init__(self) -> None:
-        self.live = Live(self.store)
+    @cached_property
+    def live(self) -> Live:
+        """The streams of this process."""
+        return Live(self.store)
 
     async def is_still_valid(self, identity: Identity) -> bool:
         """Whether the credential of a request that is still open holds. Cheap: ask each few seconds."""
