@@ -12,6 +12,10 @@ from holdfast.store.queries import query
 
 R = TypeVar("R")
 
+# The planner does not know how many rows a job has. If it believes that they are few, it reads all of them and sorts
+# them, for each page.
+PAGE_SETTINGS = "set local enable_bitmapscan = off"
+
 
 class PostgresReader:
     """Reads one database, for one tenant or for all. Never writes."""
@@ -24,6 +28,15 @@ class PostgresReader:
 
     async def _records(self, kind: Callable[..., R], statement: str, /, **parameters: Any) -> list[R]:
         return records(kind, await self._answer(statement, **parameters))
+
+    async def _in_order(self, kind: Callable[..., R], statement: str, /, **parameters: Any) -> list[R]:
+        """One page of many rows, which the statement finds by walking an index in its order."""
+        values = {"tenant": self._tenant} | parameters
+        async with self._connections.use("reading") as connection:
+            async with connection.pipeline(), connection.transaction():
+                await connection.execute(PAGE_SETTINGS)
+                cursor = await connection.execute(query(statement), values, prepare=True)
+            return records(kind, await answer_of(cursor))
 
     async def _fetch(self, statement: str, /, **parameters: Any) -> list[dict[str, Any]]:
         return by_name(await self._answer(statement, **parameters))
