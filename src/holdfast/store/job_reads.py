@@ -26,7 +26,7 @@ class PostgresJobReads(PostgresDataReader):
     """Keeps the promises of `operations.job_read_ports.JobReadStore`."""
 
     async def task_runs(self, job_id: str, node: str) -> list[RunRow]:
-        """Where the status of a node's items changes."""
+        """How a node's items stand, and open ones in the queue."""
         return await self._in_order(RunRow, "task_runs", job=job_id, node=node)
 
     async def ended_by_time(
