@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.store.reader import PAGE_SETTINGS
+from holdfast.store.reader import INDEX_SETTINGS
 from tests.store.plans import Planner, own_database, planner
 from tests.store.test_plans import ITEMS, JOBS, fill
 
@@ -67,7 +67,7 @@ WHOLE_NODE: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
 def crowded(request: pytest.FixtureRequest, server_url: str, template_database: str) -> Iterator[Planner]:
     """Depending on the parameter, plans are made now or before, while the tables were empty."""
     with own_database(server_url, template_database) as url, planner(url) as crowd:
-        crowd.connection.execute(PAGE_SETTINGS.replace("local ", "").encode())
+        crowd.connection.execute(INDEX_SETTINGS.replace("true", "false").encode())
         if request.param == "empty":
             for statement, (parameters, _) in (READS | WHOLE_NODE).items():
                 crowd.plan_of(statement, parameters)

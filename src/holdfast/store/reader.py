@@ -14,7 +14,9 @@ R = TypeVar("R")
 
 # The planner does not know how many rows a job has. If it believes that they are few, it reads all of them and sorts
 # them, for each page.
-PAGE_SETTINGS = "set local enable_bitmapscan = off"
+INDEX_SETTINGS = "select " + ", ".join(
+    f"set_config('{name}', 'off', true)" for name in ("enable_bitmapscan", "enable_sort", "enable_incremental_sort")
+)
 
 
 class PostgresReader:
@@ -29,12 +31,12 @@ class PostgresReader:
     async def _records(self, kind: Callable[..., R], statement: str, /, **parameters: Any) -> list[R]:
         return records(kind, await self._answer(statement, **parameters))
 
-    async def _in_order(self, kind: Callable[..., R], statement: str, /, **parameters: Any) -> list[R]:
-        """One page of many rows, which the statement finds by walking an index in its order."""
+    async def _by_index(self, kind: Callable[..., R], statement: str, /, **parameters: Any) -> list[R]:
+        """Rows of one job, of which there may be very many: they are read by an index, in its order, and not sorted."""
         values = {"tenant": self._tenant} | parameters
         async with self._connections.use("reading") as connection:
             async with connection.pipeline(), connection.transaction():
-                await connection.execute(PAGE_SETTINGS)
+                await connection.execute(INDEX_SETTINGS)
                 cursor = await connection.execute(query(statement), values, prepare=True)
             return records(kind, await answer_of(cursor))
 
