@@ -172,6 +172,8 @@ async def test_a_signal_waits_until_its_owner_answers(idle: Service, database_ur
 
         await eventually(is_applied)
     assert (await client.get(path)).json()["answered_at"] is not None
+    other = await idle.as_role("operator", tenant="other")
+    assert (await other.get(path)).json()["detail"] == f"There is no job '{job_id}'."
 
 
 async def test_the_signal_of_another_job_or_tenant_is_not_found(idle: Service) -> None:
