@@ -74,7 +74,7 @@ async def address_of(database_url: str, place: str) -> AsyncIterator[tuple[str, 
         yield database_url, None
         return
     async with serving_http(database_url) as service:
-        yield service.url, await service.key("admin", name="ann@desk")
+        yield service.url, await service.key("admin", tenant="*", name="ann@desk")
 
 
 @pytest.fixture(params=["database", "http"])
@@ -272,7 +272,8 @@ async def test_a_job_and_all_its_parts_can_be_read(database_url: str, face: Face
     assert looks[-1].status == "failed"
     assert all(before != after for before, after in pairwise(looks))
     assert [event.event for event in events][-1] == "job_failed"
-    assert await face.all("events", job_id, after=events[-2].seq) == events[-1:]
+    # A stream has times with milliseconds.
+    assert to_json(await face.all("events", job_id, after=events[-2].seq)) == to_json(events[-1:])
     job = await face("job", await face("find_job", job_id[-8:]))
     assert (job.is_terminal, job.counts.completed, job.counts.failed) == (True, 2, 1)
     assert list(to_json(job))[:3] == ["job_id", "workflow_id", "status"]
@@ -430,22 +431,25 @@ async def test_a_resumed_submission_is_settled(database_url: str, face: Face) ->
         assert (settled.answer, settled.signal_id) == ("resumed", None)
 
 
-@pytest.mark.parametrize("place", ["database"])
-async def test_gates_and_upkeep_are_reached(face: Face) -> None:
+async def test_gates_and_the_janitor_are_reached(face: Face) -> None:
     limit = await face("set_limit", "queue:default", rate=(5, 1.0))
-    assert (limit.name, limit.rate.limit, limit.actor) == ("queue:default", 5, "ann@desk")
+    assert (limit.name, limit.rate.limit, limit.actor[:8]) == ("queue:default", 5, "ann@desk")
     assert await face("limits") == [limit]
     assert (await face("drop_limit", "queue:default")).name == "queue:default"
     assert await face("breakers") == []
     with pytest.raises(NotFound):
         await face("change_breaker", "gateway", "open")
+    assert to_json(await face("run_janitor", dry_run=True)) == {"dry_run": True, "findings": [], "alerts": []}
+    assert to_json(await face("janitor_log")) == {"leader": None, "actions": [], "alerts": []}
+
+
+@pytest.mark.parametrize("place", ["database"])
+async def test_old_jobs_are_pruned_at_the_database(face: Face) -> None:
     assert to_json(await face("prune", 0.0, dry_run=True)) == {
         "dry_run": True, "jobs": 0, "tasks": 0, "bytes": 0, "pruned": [], "oldest_left": None, "leftovers": 0,
     }  # fmt: skip
     with pytest.raises(InvalidInput, match="'running' is not the status of a finished job"):
         await face("prune", 0.0, statuses=["running"])
-    assert to_json(await face("run_janitor", dry_run=True)) == {"dry_run": True, "findings": [], "alerts": []}
-    assert to_json(await face("janitor_log")) == {"leader": None, "actions": [], "alerts": []}
 
 
 async def test_a_synchronous_client_works_inside_of_a_running_event_loop(database_url: str) -> None:

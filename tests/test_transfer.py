@@ -90,11 +90,9 @@ def records_of(kind: Any, depth: int) -> st.SearchStrategy[Any]:
     hints = get_type_hints(kind)
     if is_dataclass(kind):
         names = {one.name: hints[one.name] for one in fields(kind) if "local" not in one.metadata}
-        verbatim = {one.name for one in fields(kind) if "verbatim" in one.metadata}
     else:
-        names, verbatim = {name: hints[name] for name in kind._fields}, set()
-    given_values = {name: VALUES if name in verbatim else values_of(one, depth) for name, one in names.items()}
-    return st.builds(kind, **given_values)
+        names = {name: hints[name] for name in kind._fields}
+    return st.builds(kind, **{name: values_of(one, depth) for name, one in names.items()})
 
 
 def plain(value: Any) -> Any:

@@ -10,6 +10,7 @@ from holdfast.masking import keep_secret, masked
 
 SCHEMES = ("http://", "https://")
 API = "/api/v1"
+KEY_REMEDY = "Put a key of this service into HOLDFAST_API_KEY; an administrator makes one with: holdfast keys add"
 
 
 def is_service_url(url: str) -> bool:

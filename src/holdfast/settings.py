@@ -139,10 +139,9 @@ def load_settings(**overrides: Any) -> Settings:
             errors=details,
             remedy="Correct or unset the variables named above.",
         ) from None
-    if settings.oidc_client_secret is not None:
-        keep_secret(settings.oidc_client_secret)
-    if settings.api_key is not None:
-        keep_secret(settings.api_key)
+    for secret in (settings.api_key, settings.oidc_client_secret):
+        if secret is not None:
+            keep_secret(secret)
     settings._project, settings._from_project = project, frozenset(shared.keys() - own.keys())
     if settings.renew_seconds >= settings.lease_seconds:
         raise InvalidInput(

@@ -19,8 +19,6 @@ from holdfast.cli.session import AT_THE_DATABASE
 from holdfast.operations.scope import current_actor
 from tests.cli.conftest import Answer, Command
 
-WITHOUT_ROUTES = {"limits", "janitor", "results"}
-"""Commands for which the service has no route."""
 FOLDER = Path(__file__).parent / "recorded"
 
 TEXTS = {"detail", "hint", "log", "message", "reason", "remedy", "text", "title", "details"}
@@ -220,7 +218,7 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("group", ["reading", "data"])
+@pytest.mark.parametrize("group", ["reading", "data", "upkeep"])
 def test_the_answers_over_a_url_are_the_same(
     database: Command, served: tuple[str, str], group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,7 +231,7 @@ def test_the_answers_over_a_url_are_the_same(
         line = recorded["command"]
         words = [*map(normal.known, line.split()), "--json"]
         with monkeypatch.context() as environment:
-            if line.split()[0] not in AT_THE_DATABASE | WITHOUT_ROUTES:
+            if line.split()[0] not in AT_THE_DATABASE:
                 environment.delenv("HOLDFAST_DATABASE_URL")
                 environment.setenv("HOLDFAST_URL", served[0])
                 environment.setenv("HOLDFAST_API_KEY", served[1])

@@ -98,8 +98,6 @@ def test_a_registered_workflow_is_submitted_by_its_name_over_a_url(over_url: Com
         "api",
         "migrate",
         "prune --yes",
-        "limits",
-        "janitor",
     ],
 )
 def test_what_needs_the_database_says_so_and_what_to_do(over_url: Command, line: str) -> None:

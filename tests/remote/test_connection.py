@@ -134,7 +134,7 @@ async def test_a_connection_is_kept_for_the_next_request() -> None:
 
 
 async def test_a_verb_has_one_key_however_often_it_is_sent() -> None:
-    session = answer(200, to_transfer(Session("ann", "default", ("operator",), ("read", "operate"))))
+    session = answer(200, to_transfer(Session("ann", "default", ("operator",), ("read", "operate"), "key")))
     sent = answer(202, to_transfer(VerbResult("j", Verb.PAUSE, 7, PENDING)))
     async with scripted(session, CUT, BUSY, sent, sent) as (script, _):
         async with Client.connect(script.url, api_key=KEY) as client:
@@ -178,7 +178,7 @@ async def test_a_problem_arrives_with_all_its_parts() -> None:
 
 
 async def test_an_answer_of_another_version_that_cannot_be_read_says_so() -> None:
-    session = answer(200, to_transfer(Session("ann", "default", (), ())))
+    session = answer(200, to_transfer(Session("ann", "default", (), (), "key")))
     async with (
         scripted(session, answer(200, {"job_id": "j"})) as (script, _),
         Client.connect(script.url, api_key=KEY) as client,

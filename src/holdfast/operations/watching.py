@@ -50,8 +50,9 @@ async def watch_by(
     every_look: bool,
     wake: asyncio.Event | None,
     on_outage: Callable[[Unreachable], None],
+    look_seconds: float = LOOK_SECONDS,
 ) -> AsyncIterator[Job]:
-    """The same, however one looks."""
+    """The same, however one looks, and how often if nothing announces a change."""
     last: Job | None = None
     away_since: float | None = None
     while True:
@@ -70,7 +71,7 @@ async def watch_by(
             last = job
             if job.is_terminal:
                 return
-        await _until_next_look(wake)
+        await _until_next_look(wake, look_seconds)
 
 
 async def follow_events(
@@ -89,10 +90,10 @@ async def follow_events(
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _until_next_look(wake: asyncio.Event | None) -> None:
+async def _until_next_look(wake: asyncio.Event | None, seconds: float) -> None:
     if wake is None:
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(seconds)
         return
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(wake.wait(), LOOK_SECONDS)
+        await asyncio.wait_for(wake.wait(), seconds)
     wake.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -94,7 +94,7 @@ class Remote:
         found, _ = await self._page(kind, path, **query)
         return found
 
-    async def _every(self, kind: type[View], path: str, **query: Any) -> AsyncIterator[View]:
+    async def _every(self, kind: type[View], path: str, **query: Any) -> AsyncGenerator[View, None]:
         """All entries, page by page."""
         cursor = query.pop("cursor", None)
         while True:

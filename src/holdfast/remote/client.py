@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 from holdfast.client import Client
 from holdfast.define.gates import DEFAULT_TENANT
-from holdfast.errors import Unusable
+from holdfast.errors import Unauthenticated, Unusable
 from holdfast.operations.identity import EVERY_TENANT
 from holdfast.operations.scope import Scope
-from holdfast.remote.data import RemoteData, RemoteGates
-from holdfast.remote.identities import RemoteIdentities
+from holdfast.remote.data import RemoteData
+from holdfast.remote.gates import RemoteGates
 from holdfast.remote.not_yet import refuse_the_rest
+from holdfast.remote.oversight import RemoteOversight
 from holdfast.remote.verbs import RemoteVerbs
 from holdfast.remote.workflows import RemoteWorkflows
-from holdfast.service_address import checked_key, checked_url
+from holdfast.service_address import KEY_REMEDY, checked_key, checked_url
 from holdfast.views.identities import Session
 from holdfast.views.transfer import from_transfer
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @refuse_the_rest
-class RemoteClient(RemoteIdentities, RemoteVerbs, RemoteData, RemoteGates, RemoteWorkflows, Client):
+class RemoteClient(RemoteOversight, RemoteVerbs, RemoteData, RemoteGates, RemoteWorkflows, Client):
     """A client of one service: the methods of `Client`, with the same answers and the same errors."""
 
 
@@ -37,6 +38,8 @@ async def open_remote(url: str, scope: Scope | None = None, *, api_key: str | No
     connection = _new_connection(url, key)
     try:
         session = from_transfer(Session, await connection.send("GET", "/session", is_repeatable=True))
+        if session.credential == "none":
+            raise Unauthenticated(f"The service at {url} needs an API key.", remedy=KEY_REMEDY)
         own = DEFAULT_TENANT if session.tenant == EVERY_TENANT else session.tenant
         yield RemoteClient(connection, session, Scope(scope.tenant if scope is not None else own, session.name))
     finally:

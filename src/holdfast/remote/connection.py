@@ -17,7 +17,7 @@ import httpx2
 import orjson
 
 from holdfast.errors import Forbidden, HoldfastError, Unauthenticated, Unreachable
-from holdfast.service_address import API
+from holdfast.service_address import API, KEY_REMEDY
 from holdfast.version import __version__
 from holdfast.views.problems import from_problem
 
@@ -104,10 +104,12 @@ class Connection:
         raise AssertionError
 
     @asynccontextmanager
-    async def download(self, path: str, query: Query = ()) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def download(
+        self, path: str, query: Query = (), *, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The parts of a large answer, as they arrive."""
         try:
-            async with self._client.stream("GET", path, params=list(query)) as response:
+            async with self._client.stream("GET", path, params=list(query), headers=dict(headers or {})) as response:
                 if response.status_code >= 300:
                     await response.aread()
                     raise self._problem(response)
@@ -124,9 +126,7 @@ class Connection:
             return self._foreign(response)
         error = from_problem(problem, seconds=_retry_after(response))
         if isinstance(error, Unauthenticated):
-            error.remedy = (
-                "Put a key of this service into HOLDFAST_API_KEY; an administrator makes one with: holdfast keys add"
-            )
+            error.remedy = KEY_REMEDY
         return error
 
     def _foreign(self, response: httpx2.Response) -> HoldfastError:

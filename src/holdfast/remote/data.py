@@ -1,17 +1,25 @@
-"""The part of the client over a URL that reads the data of jobs, and what holds tasks back."""
+"""The part of the client over a URL that reads the data of jobs."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+import base64
+import hashlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from datetime import datetime
+from pathlib import Path
+from urllib.parse import quote
 
-from holdfast.errors import NotFound
+import orjson
+
+from holdfast.errors import NotFound, PayloadUnavailable
+from holdfast.operations import closely
+from holdfast.operations.data import OWN_TASK
 from holdfast.operations.reading import LONGEST_PAGE
 from holdfast.remedies import Remedy
-from holdfast.remote.base import Remote, path_of, query_of
-from holdfast.views.data import Checkpoint, DataValue
-from holdfast.views.defaults import TenantDefaults
-from holdfast.views.gates import Breaker
+from holdfast.remote.base import PAGE_LENGTH, Remote, path_of, query_of
+from holdfast.views.close import Generation, GenerationPage, ResultPage, TaskDetails, TaskMap, Timeline
+from holdfast.views.data import Checkpoint, DataValue, TaskResult
 from holdfast.views.history import Artifact
 from holdfast.views.jobs import Job
 
@@ -41,15 +49,89 @@ class RemoteData(Remote):
         after: Artifact | None = None,
     ) -> list[Artifact]:
         known = await self._node_name(job_id, node) if node is not None else None
-        found = [
-            one
-            for one in await self._list(Artifact, path_of("jobs", job_id, "artifacts"))
-            if known in (None, one.node)
-            and index in (None, one.index)
-            and name in (None, one.name)
-            and (after is None or _place(one) > _place(after))
-        ]
-        return found[:limit]
+        found: list[Artifact] = []
+        begin = _cursor(_place(after)) if after is not None else None
+        path = path_of("jobs", job_id, "artifacts")
+        async with aclosing(self._every(Artifact, path, limit=PAGE_LENGTH, cursor=begin)) as files:
+            async for one in files:
+                if limit is not None and len(found) >= limit:
+                    break
+                if known in (None, one.node) and index in (None, one.index) and name in (None, one.name):
+                    found.append(one)
+        return found
+
+    async def fetch_artifact(self, job_id: str, artifact: Artifact, target: Path) -> None:
+        parts = self.artifact_parts(job_id, artifact)
+        draft = target.with_name(f"{target.name}.part")
+        try:
+            with draft.open("wb") as file:
+                async with aclosing(parts):
+                    async for part in parts:
+                        file.write(part)
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    async def artifact_parts(
+        self, job_id: str, artifact: Artifact, *, first: int = 0, length: int | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        path = f"{path_of('jobs', job_id, 'artifacts')}/{quote(artifact.name)}"
+        query = query_of(node=artifact.node, item=_item(artifact.index))
+        is_whole = first == 0 and length is None
+        last = first + length - 1 if length is not None else ""
+        headers = {} if is_whole else {"Range": f"bytes={first}-{last}"}
+        digest = hashlib.sha256()
+        async with self._connection.download(path, [*query, *self._tenant()], headers=headers) as parts:
+            async for part in parts:
+                digest.update(part)
+                yield part
+        if is_whole and digest.hexdigest() != artifact.digest:
+            raise PayloadUnavailable(
+                f"The file '{artifact.name}' of job {job_id} did not arrive as it was published.",
+                remedy="Fetch it again.",
+                instance=job_id,
+            )
+
+    async def artifact_page(
+        self, job_id: str, *, limit: int = 100, after: tuple[str, int, str] | None = None
+    ) -> tuple[list[Artifact], tuple[str, int, str] | None]:
+        cursor = _cursor(after) if after is not None else None
+        found, more = await self._page(Artifact, path_of("jobs", job_id, "artifacts"), limit=limit, cursor=cursor)
+        return found, _place(found[-1]) if more is not None else None
+
+    async def results(self, job_id: str, node: str, *, status: str | None = None) -> AsyncIterator[TaskResult]:
+        path = path_of("jobs", job_id, "results", node)
+        async for one in self._every(TaskResult, path, status=status, limit=PAGE_LENGTH):
+            yield one
+
+    async def results_page(
+        self, job_id: str, node: str, *, status: str | None = None, limit: int = 100, after: int | None = None
+    ) -> ResultPage:
+        path = path_of("jobs", job_id, "results", node)
+        found, cursor = await self._page(TaskResult, path, status=status, limit=limit, cursor=after)
+        return ResultPage(tuple(found), _number(cursor))
+
+    async def task_map(self, job_id: str, node: str) -> TaskMap:
+        return await self._get(TaskMap, path_of("jobs", job_id, "nodes", node, "map"))
+
+    async def timeline(
+        self,
+        job_id: str,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        buckets: int = closely.SHOWN_BUCKETS,
+    ) -> Timeline:
+        path = path_of("jobs", job_id, "timeline")
+        return await self._get(Timeline, path, since=since, until=until, buckets=buckets)
+
+    async def generations(self, job_id: str, *, limit: int = 100, after: int | None = None) -> GenerationPage:
+        path = path_of("jobs", job_id, "generations")
+        found, cursor = await self._page(Generation, path, limit=limit, cursor=after)
+        return GenerationPage(tuple(found), _number(cursor))
+
+    async def task_details(self, job_id: str, node: str, *, index: int | None = None) -> TaskDetails:
+        return await self._get(TaskDetails, path_of("jobs", job_id, "tasks", node, str(_item(index))))
 
     async def _node_name(self, job_id: str, text: str) -> str:
         job = await self._get(Job, path_of("jobs", job_id), whole=False)
@@ -63,24 +145,19 @@ class RemoteData(Remote):
         return node.node
 
 
-class RemoteGates(Remote):
-    """What holds tasks back."""
-
-    async def breakers(self) -> list[Breaker]:
-        return await self._list(Breaker, "/breakers")
-
-    async def defaults(self) -> TenantDefaults:
-        return await self._get(TenantDefaults, "/defaults")
-
-    async def set_defaults(self, values: Mapping[str, Any], *, reason: str = "") -> TenantDefaults:
-        body = {"values": dict(values), "reason": reason}
-        return self._read(TenantDefaults, await self._send("PUT", "/defaults", body=body, is_repeatable=True))
-
-    async def reset_defaults(self, names: Sequence[str] | None = None, *, reason: str = "") -> TenantDefaults:
-        query = query_of(name=list(names) if names is not None else None, reason=reason or None)
-        return self._read(TenantDefaults, await self._send("DELETE", "/defaults", query=query, is_repeatable=True))
-
-
 def _place(artifact: Artifact) -> tuple[str, int, str]:
     """The order of the list."""
-    return artifact.node, -1 if artifact.index is None else artifact.index, artifact.name
+    return artifact.node, _item(artifact.index), artifact.name
+
+
+def _item(index: int | None) -> int:
+    return OWN_TASK if index is None else index
+
+
+def _cursor(place: tuple[str, int, str]) -> str:
+    """The cursor that the service gives for the page behind a file."""
+    return base64.urlsafe_b64encode(orjson.dumps(place)).decode()
+
+
+def _number(cursor: str | None) -> int | None:
+    return int(cursor) if cursor is not None else None

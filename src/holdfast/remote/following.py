@@ -1,15 +1,21 @@
-"""Following a job through the service. It is asked again and again: the only place that would change for a stream."""
+"""Following a job through the service: by the stream of its events, and by looking again."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Protocol
 
-from holdfast.errors import Unreachable
+from holdfast.errors import HoldfastError, Unreachable
 from holdfast.operations import logs, reading, watching
-from holdfast.views.history import Attempt, Event, last_lines, without_beginning
+from holdfast.views.history import Attempt, Event, Task, last_lines, without_beginning
 from holdfast.views.jobs import Job
+from holdfast.views.streams import Streamed
+
+NOW = "now"
+"""In the place of a number of an event: the stream begins with what happens next."""
+LOOK_SECONDS = 1.0
 
 
 class Reads(Protocol):
@@ -17,7 +23,9 @@ class Reads(Protocol):
 
     async def job(self, job_id: str, *, whole: bool = True) -> Job: ...
 
-    def events(self, job_id: str, *, after: int = 0, node: str | None = None) -> AsyncIterator[Event]: ...
+    def stream(self, job_id: str, *, after: str | int) -> AsyncGenerator[Streamed, None]: ...
+
+    async def tasks(self, job_id: str, *, node: str | None = None, limit: int = 1) -> list[Task]: ...
 
     async def attempts(
         self, job_id: str, *, node: str | None = None, index: int | None = None, limit: int = 1
@@ -28,7 +36,7 @@ class Reads(Protocol):
     ) -> list[Attempt]: ...
 
 
-def watch(
+async def watch(
     client: Reads,
     job_id: str,
     *,
@@ -37,25 +45,50 @@ def watch(
     wake: asyncio.Event | None,
     on_outage: Callable[[Unreachable], None],
 ) -> AsyncIterator[Job]:
-    """The job as it is now, then whenever it has changed, until it has ended."""
+    """The job as it is now, then whenever it has changed, until it has ended.
+
+    Events announce most changes; how far a task has come is no event.
+    """
+    wake = wake if wake is not None else asyncio.Event()
 
     async def look() -> Job:
         return await client.job(job_id, whole=whole)
 
-    return watching.watch_by(look, every_look=every_look, wake=wake, on_outage=on_outage)
+    async def announce() -> None:
+        # Without the stream the watch only looks less often.
+        with contextlib.suppress(HoldfastError):
+            async with contextlib.aclosing(client.stream(job_id, after=NOW)) as steps:
+                async for _ in steps:
+                    wake.set()
+        wake.set()
+
+    announcing = asyncio.create_task(announce())
+    try:
+        looks = watching.watch_by(
+            look, every_look=every_look, wake=wake, on_outage=on_outage, look_seconds=LOOK_SECONDS
+        )
+        async for job in looks:
+            yield job
+    finally:
+        announcing.cancel()
+        await asyncio.gather(announcing, return_exceptions=True)
 
 
 async def follow_events(client: Reads, job_id: str, *, after: int, node: str | None) -> AsyncIterator[Event]:
     """The events of a job so far, and then as they happen, until the job has ended."""
-    while True:
-        # Looked at before the events: if the job was over by then, they are complete.
-        is_over = (await client.job(job_id, whole=False)).is_terminal
-        async for event in client.events(job_id, after=after, node=node):
-            after = event.seq
-            yield event
-        if is_over:
-            return
-        await asyncio.sleep(watching.LOOK_SECONDS)
+    wanted = await _node_name(client, job_id, node) if node is not None else None
+    async with contextlib.aclosing(client.stream(job_id, after=after)) as steps:
+        async for step in steps:
+            if step.event is not None and wanted in (None, step.event.node):
+                yield step.event
+
+
+async def _node_name(client: Reads, job_id: str, text: str) -> str:
+    """The name of the node that is meant; the service refuses one that the job does not have."""
+    node = (await client.job(job_id, whole=False)).node(text)
+    if node is None:
+        await client.tasks(job_id, node=text, limit=1)
+    return node.node if node is not None else text
 
 
 async def follow_logs(

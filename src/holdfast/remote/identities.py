@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Self
+from typing import Any, Self
 
 from holdfast.operations.identity import EVERY_TENANT
-from holdfast.remote.base import Remote, path_of
+from holdfast.remote.base import Remote, View, path_of, query_of
 from holdfast.views.identities import Key, NewKey
 
 
@@ -37,6 +37,12 @@ class RemoteIdentities(Remote):
     async def revoke_key(self, prefix: str) -> Key:
         path = path_of("keys", prefix)
         return self._read(Key, await self._connection.send("DELETE", path, query=self._administered()))
+
+    async def _administered_page(self, kind: type[View], path: str, **query: Any) -> tuple[list[View], str | None]:
+        """A page of what an administrator of the installation sees of all tenants."""
+        asked = [*query_of(**query), *self._administered()]
+        answer = await self._connection.send("GET", path, query=asked, is_repeatable=True)
+        return [self._read(kind, one) for one in answer["items"]], answer["next_cursor"]
 
     def _administered(self) -> list[tuple[str, str]]:
         """An administrator of the installation has the keys of all tenants, unless a tenant is named."""

@@ -11,22 +11,13 @@ NEEDS_A_DATABASE: Mapping[str, str] = {
     "submit_many": "jobs that are made ready here are inserted by those at the database; `submit_batch` does it",
     "prune": "jobs are deleted by those who look after the database",
     "knows_key": "the keys are in the database",
+    "sign_in_code": "the codes of links are in the database",
+    "earlier": "the service itself compares requests that have a key",
+    "refuse_foreign_cancel": "the service itself looks who has submitted a job",
+    "find_artifact": "the service looks for a file when it sends it; `artifacts` lists the files",
 }
 """Methods that no service offers, each with the reason."""
-NOT_YET: Mapping[str, str] = {
-    "results": "the service has no route for it",
-    "fetch_artifact": "the service has no route for it",
-    "change_breaker": "the service has no route for it",
-    "limits": "the service has no route for it",
-    "set_limit": "the service has no route for it",
-    "drop_limit": "the service has no route for it",
-    "plan_jobs": "the service has no route for it",
-    "change_jobs": "the service has no route for it",
-    "pause_queue": "the service has no route for it",
-    "unpause_queue": "the service has no route for it",
-    "janitor_log": "the service has no route for it",
-    "run_janitor": "the service has no route for it",
-}
+NOT_YET: Mapping[str, str] = {}
 """Methods whose routes do not exist. Each leaves this table when its route comes."""
 
 

@@ -10,7 +10,8 @@ from typing import Any
 from holdfast.errors import Unreachable
 from holdfast.operations import overview, reading
 from holdfast.remote import following
-from holdfast.remote.base import PAGE_LENGTH, Remote, path_of
+from holdfast.remote.base import PAGE_LENGTH, path_of
+from holdfast.remote.streams import RemoteStreams
 from holdfast.views.definitions import JobDefinition
 from holdfast.views.fleet import Fleet
 from holdfast.views.history import Attempt, Event, FailedGroup, Task
@@ -19,7 +20,7 @@ from holdfast.views.overview import Hour, QueueState, WorkflowSummary
 from holdfast.views.why import Why
 
 
-class RemoteReads(Remote):
+class RemoteReads(RemoteStreams):
     """What can be read."""
 
     async def find_job(self, text: str) -> str:

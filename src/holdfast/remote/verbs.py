@@ -19,6 +19,7 @@ from holdfast.remote.reads import RemoteReads
 from holdfast.store.records import SignalAnswer
 from holdfast.views.interventions import Acknowledgement
 from holdfast.views.overview import Registration
+from holdfast.views.signals import SignalState
 
 LONGEST_WAIT_SECONDS = 30.0
 """How long one request waits for an owner's answer; then the next one does."""
@@ -136,6 +137,9 @@ class RemoteVerbs(RemoteReads):
 
     async def send(self, job_id: str, request: VerbRequest, *, reason: str = "") -> int:
         return (await self._carry_out(job_id, request, reason=reason, seconds=0)).signal_id
+
+    async def signal(self, job_id: str, signal_id: int) -> SignalState:
+        return await self._get(SignalState, path_of("jobs", job_id, "signals", str(signal_id)))
 
     async def answer(self, signal_id: int, *, seconds: float | None = ANSWER_SECONDS) -> SignalAnswer | None:
         until = time.monotonic() + seconds if seconds is not None else None

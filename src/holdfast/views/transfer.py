@@ -97,15 +97,14 @@ def _record(kind: Any) -> Read:
     if is_dataclass(kind):
         names = [one.name for one in fields(kind)]
         required = {one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING}
-        verbatim = {one.name for one in fields(kind) if "verbatim" in one.metadata}
     else:
-        names, required, verbatim = list(kind._fields), set(kind._fields) - set(kind._field_defaults), set()
+        names, required = list(kind._fields), set(kind._fields) - set(kind._field_defaults)
     readers: dict[str, Read] = {}
 
     def read(data: Any) -> Any:
         if not readers:
             # Only now: a type may contain itself.
-            readers.update({name: _as_it_is if name in verbatim else _reader(hints[name]) for name in names})
+            readers.update({name: _reader(hints[name]) for name in names})
         missing = [name for name in required if name not in data]
         if missing:
             raise ValueError(f"{kind.__name__} lacks {', '.join(sorted(missing))}")
