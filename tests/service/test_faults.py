@@ -63,6 +63,31 @@ async def test_a_service_killed_between_commit_and_answer_has_made_each_job_once
     assert {one["job_id"] for one in answered} == made == job_ids(database_url)
 
 
+async def test_a_service_killed_after_it_has_sent_a_verb_answers_with_the_same_signal(
+    database_url: str, tmp_path: Path
+) -> None:
+    keep = await headers(database_url, "operator")
+    async with api_process(database_url, tmp_path, HOLDFAST_FAILPOINT="api.after_commit:kill~pause_job") as (one, url):
+        made = await send(url, keep, {"path": f"{API}/jobs", "json": {"definition": ECHO}})
+        job_id = made.json()["job_id"]
+        body = {"reason": "the service is slow"}
+        pause = {"path": f"{API}/jobs/{job_id}/pause", "json": body, "headers": {"Idempotency-Key": "pause-1"}}
+        with pytest.raises(httpx2.TransportError):
+            await send(url, keep, pause)
+        assert await one.ended() == -signal.SIGKILL
+    sent = signals(database_url)
+    assert len(sent) == 1
+    async with api_process(database_url, tmp_path) as (_, url):
+        again = [await send(url, keep, pause) for _ in range(2)]
+    assert [answer.status_code for answer in again] == [202, 202]
+    assert {answer.json()["signal_id"] for answer in again} == sent == signals(database_url)
+
+
+def signals(url: str) -> set[int]:
+    with psycopg.connect(url) as connection:
+        return {row[0] for row in connection.execute("select id from holdfast.inbox where kind = 'pause'")}
+
+
 async def send(url: str, keep: dict[str, str], request: dict[str, Any]) -> httpx2.Response:
     more = request.get("headers", {})
     async with httpx2.AsyncClient(base_url=url, headers={**keep, **more}, timeout=30) as client:

@@ -48,6 +48,7 @@ KNOWN: dict[str, Any] = {
     "answer": "applied",
     "verb": "resume",
     "event": "node_completed",
+    "runs": [["completed", 997], ["failed", 3]],
     "handler": "raster.stack",
     "queue": "default",
     "actor": "ada",
@@ -150,7 +151,7 @@ class Examples:
                 return self._object(schema)
             case "array":
                 found = self.of(schema.get("items", {}), name)
-                return [found] if found is not None else []
+                return [found] * schema.get("minItems", 1) if found is not None else []
             case "string":
                 return TIME if schema.get("format") == "date-time" else name.replace("_", " ") or "text"
             case "integer" | "number":

@@ -166,7 +166,14 @@ def schema_of(kind: Any) -> Schema:
     if origin is not None and issubclass(origin, Mapping):
         return {"type": "object", "additionalProperties": schema_of(arguments[1])}
     if origin is tuple and (len(arguments) < 2 or arguments[1] is not Ellipsis):
-        return {"type": "array", "prefixItems": [schema_of(one) for one in arguments]}
+        # Not by `prefixItems`: some readers of OpenAPI take them for the older form of `items`.
+        number = len(arguments)
+        return {
+            "type": "array",
+            "items": _union(list(map(schema_of, arguments))),
+            "minItems": number,
+            "maxItems": number,
+        }
     if origin is not None and issubclass(origin, Sequence):
         return {"type": "array", "items": schema_of(arguments[0])}
     if isinstance(kind, type) and issubclass(kind, Enum):
@@ -208,7 +215,7 @@ def _object(kind: Any) -> Schema:
 def _union(parts: list[Schema]) -> Schema:
     plain = [part["type"] for part in parts if list(part) == ["type"] and isinstance(part["type"], str)]
     if len(plain) == len(parts):
-        return {"type": plain}
+        return {"type": list(dict.fromkeys(plain))}
     return {} if {} in parts else {"anyOf": parts}
 
 

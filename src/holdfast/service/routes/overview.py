@@ -33,7 +33,7 @@ class Served:
     is_served: bool
 
 
-@table.get("/find", Permission.READ, answers=FoundJob)
+@table.get("/find", Permission.READ, answers=FoundJob, errors=(NotFound,))
 async def find_job(
     call: Call,
     job: Annotated[
