@@ -61,10 +61,16 @@ MISSING = Things(
         "definition_hash": ["0" * 64],
         "node": ["missing"],
         "queue": ["missing-queue"],
+        "job": ["00000000-0000-7000-8000-000000000000"],
     },
 )
 """Names of which no tenant has anything."""
-ASKS_NOTHING = frozenset({"cursor", "file", "status", "since", "until", "datetime", "format", "cause", "form"})
+ASKS_NOTHING = frozenset(
+    {
+        *("cursor", "file", "status", "since", "until", "datetime", "format", "cause", "form"),
+        *("after_node", "name", "reason"),
+    }
+)
 """Names in queries that point to nothing that a tenant has."""
 
 

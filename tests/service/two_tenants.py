@@ -165,6 +165,7 @@ async def known_things(service: Service, engine: Engine, jobs: dict[str, str]) -
         "definition_hash": [details.definition_hash],
         "node": [mark("node")],
         "queue": [mark("queue")],
+        "job": [jobs["is-completed"], jobs["fails"][-8:]],
     }
     assert path.keys() == MISSING.path.keys()
     assert query.keys() == MISSING.query.keys()

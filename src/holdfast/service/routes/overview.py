@@ -68,4 +68,7 @@ async def is_served(
     ] = None,
 ) -> Response:
     """Whether a live orchestrator would drive this job, or any job."""
+    if job is not None:
+        # Refuses a job that the tenant does not have: there might be an orchestrator for it alone.
+        job = await call.client.find_job(job)
     return call.answer(Served(await call.client.is_served(job)))
