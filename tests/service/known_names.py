@@ -40,7 +40,7 @@ MISSING = Things(
         "item": "0",
         "artifacts/name": "missing.txt",
         "breakers/name": "missing-breaker",
-        "limits/name": "queue:missing-queue",
+        "limits/name": "key:missing-limit",
         "tenants/name": "missing-tenant",
         "signal_id": "281474976710655",
         "pause_id": "workflow:missing-workflow",
@@ -61,14 +61,37 @@ MISSING = Things(
         "definition_hash": ["0" * 64],
         "node": ["missing"],
         "queue": ["missing-queue"],
-        "job": ["00000000-0000-7000-8000-000000000000"],
+        "job": ["00000000-0000-7000-8000-000000000000", "0000dead"],
+        "actor": ["missing-actor"],
+        "instance": ["missing-breaker"],
     },
 )
 """Names of which no tenant has anything."""
 ASKS_NOTHING = frozenset(
     {
-        *("cursor", "file", "status", "since", "until", "datetime", "format", "cause", "form"),
-        *("after_node", "name", "reason"),
+        "action",
+        "after",
+        "after_node",
+        "cause",
+        "cursor",
+        "datetime",
+        "error",
+        "error_description",
+        "error_uri",
+        "event",
+        "file",
+        "form",
+        "format",
+        "iss",
+        "name",
+        "reason",
+        "return_to",
+        "scope",
+        "session_state",
+        "since",
+        "state",
+        "status",
+        "until",
     }
 )
 """Names in queries that point to nothing that a tenant has."""
@@ -125,6 +148,12 @@ def address(route: Route, things: Things) -> str:
         value = quote(things.path[place], safe="")
         path = path.replace(f"{{{name}}}", value).replace(f"{{{name}:path}}", value)
     return path
+
+
+def missing_like(name: str, value: str) -> str:
+    """A value that no tenant has, of the same kind: an id for an id, an ending for an ending."""
+    choices = MISSING.query[name]
+    return next((one for one in choices if len(one) == len(value)), choices[0])
 
 
 def questions(route: Route, things: Things) -> list[dict[str, str]]:

@@ -8,12 +8,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.chaos.fleet import Process
+from tests.service.serving import GENEROUS
 
 
 @asynccontextmanager
 async def api_process(url: str, scratch: Path, **environment: str) -> AsyncIterator[tuple[Process, str]]:
     """A process, and the address of its service."""
-    process = Process("api", url, scratch, {"HOLDFAST_PORT": "0", "HOLDFAST_GRACE_SECONDS": "10", **environment})
+    rates = {f"HOLDFAST_{name.upper()}": str(value) for name, value in GENEROUS.items()}
+    own = {"HOLDFAST_PORT": "0", "HOLDFAST_GRACE_SECONDS": "10", **rates}
+    process = Process("api", url, scratch, {**own, **environment})
     try:
         await process.ready()
         found = re.search(r"at (http://\S+?)\.(?:\s|$)", process.log.read_text())

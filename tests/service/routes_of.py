@@ -15,6 +15,7 @@ from holdfast.service.app import build_app
 from holdfast.service.identity.door import Door
 from holdfast.service.openapi import operations
 from holdfast.service.state import ServiceState
+from holdfast.store.postgres import PostgresStore
 
 Schema = dict[str, Any]
 
@@ -62,8 +63,9 @@ class Route:
 
 @cache
 def application() -> FastAPI:
-    """The application without a database: its routes can be read, not used."""
-    return build_app(ServiceState(None, Door(None)))  # type: ignore[arg-type]
+    """The application with a database that is never asked: its routes can be read, not used."""
+    store = PostgresStore("postgresql://unused")
+    return build_app(ServiceState(store, Door(store)))
 
 
 @cache

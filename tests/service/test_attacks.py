@@ -150,6 +150,26 @@ async def test_a_body_that_is_too_large_is_refused_before_it_has_arrived(
             assert await line.is_closed()
 
 
+async def test_large_bodies_together_do_not_take_all_memory(database_url: str) -> None:
+    limits = {"body_limit_bytes": 100_000, "bodies_bytes": 150_000}
+    async with serving_raw(database_url, **limits) as service, wire(service.url) as first, wire(service.url) as second:
+        body = json.dumps({"workflow": "x" * 89_000}).encode()
+        sent = request("POST", f"{API}/jobs", await bearer(service), JSON, body=body)
+        await first.send(sent[:-10])
+        await second.send(sent[:-10])
+        (refused,), (waiting,) = await asyncio.wait(
+            [asyncio.create_task(first.answer()), asyncio.create_task(second.answer())],
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        answer = await refused
+        assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "TOO_MANY_BODIES", "2")
+        for line in (first, second):
+            await line.send(sent[-10:])
+        assert (await waiting).status == 422
+        for _ in range(5):
+            assert (await ask(service.url, sent)).status == 422
+
+
 async def test_a_body_without_a_credential_is_not_read(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "UNREAD_SECONDS", 0.2)
     async with wire(service.url) as line:
@@ -207,6 +227,7 @@ async def test_a_flood_of_headers_is_refused(service: Service) -> None:
 # Paths
 
 TRICKS = [
+    "{encoded}",
     "{path}/",
     "{path}//",
     "/{path}",
@@ -239,6 +260,11 @@ TRICKS = [
 ]
 
 
+def tricked(trick: str, path: str) -> str:
+    bare = path.lstrip("/")
+    return trick.format(path=path, bare=bare, encoded=f"/{bare.replace('/', '%2f', 1)}" if "/" in bare else "//")
+
+
 async def test_no_trick_with_a_path_reaches_a_route(
     service: Service, record_property: Callable[[str, object], None]
 ) -> None:
@@ -246,7 +272,7 @@ async def test_no_trick_with_a_path_reaches_a_route(
     key = await bearer(service)
     paths = {address(route, MISSING) for route in all_routes() if "{" not in route.path and route.method == "GET"}
     paths |= {f"{API}/jobs/{MISSING.path['job_id']}/why"}
-    targets = [trick.format(path=path, bare=path.lstrip("/")) for path in sorted(paths) for trick in TRICKS]
+    targets = [tricked(trick, path) for path in sorted(paths) for trick in TRICKS]
     record_property("generated", len(targets))
     wrong = []
     gate = asyncio.Semaphore(8)

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.client import Client
 from holdfast.define.load import load_text
 from holdfast.errors import Permanent
 from holdfast.operations.scope import Scope
@@ -120,10 +121,8 @@ async def make_first(engine: Engine) -> dict[str, str]:
     return jobs
 
 
-def _of_first(engine: Engine) -> Any:
-    client = engine.client.for_tenant(FIRST)
-    assert isinstance(client.scope, Scope)
-    return client
+def _of_first(engine: Engine) -> Client:
+    return Client(engine.store, Scope(FIRST, mark("actor")))
 
 
 async def known_things(service: Service, engine: Engine, jobs: dict[str, str]) -> Tenants:
@@ -131,6 +130,7 @@ async def known_things(service: Service, engine: Engine, jobs: dict[str, str]) -
     signal = await first.pause(jobs["waits"], reason=mark("signal-reason"))
     key = await service.admin.add_key(mark("key-name"), roles=["viewer"], tenant=FIRST)
     done = await first.job(jobs["fails"])
+    assert done.error is not None
     fingerprint = str(done.error.fingerprint)
     details = await first.workflow(mark("workflow"))
     digest = hashlib.sha256(f"{TEXT} 0".encode()).hexdigest()
@@ -144,7 +144,7 @@ async def known_things(service: Service, engine: Engine, jobs: dict[str, str]) -
         "item": "0",
         "artifacts/name": f"{CANARY}-0.txt",
         "breakers/name": mark("breaker"),
-        "limits/name": "tenant",
+        "limits/name": f"key:{mark('limit')}",
         "tenants/name": FIRST,
         "signal_id": str(signal),
         "pause_id": f"workflow:{mark('workflow')}",
@@ -165,7 +165,9 @@ async def known_things(service: Service, engine: Engine, jobs: dict[str, str]) -
         "definition_hash": [details.definition_hash],
         "node": [mark("node")],
         "queue": [mark("queue")],
-        "job": [jobs["is-completed"], jobs["fails"][-8:]],
+        "job": [jobs["fails"], jobs["fails"][-8:], jobs["waits"]],
+        "actor": [mark("actor")],
+        "instance": [mark("breaker"), FIRST],
     }
     assert path.keys() == MISSING.path.keys()
     assert query.keys() == MISSING.query.keys()

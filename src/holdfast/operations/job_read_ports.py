@@ -15,7 +15,7 @@ class JobReadStore(Protocol):
     """Jobs of one tenant, closely. Item -1 is a node's own task."""
 
     async def task_runs(self, job_id: str, node: str) -> list[RunRow]:
-        """Where the status of a node's items changes, in one read."""
+        """How a node's items stand, and open ones in the queue, in one read."""
         ...
 
     async def ended_by_time(

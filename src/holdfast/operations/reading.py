@@ -190,7 +190,11 @@ def _readable(stored: bytes) -> Definition | Refused:
 
 async def retries(scope: Scope, store: OperationsStore, job_id: str) -> int:
     """How many attempts failed or were lost and were followed by another."""
-    return await store.reads(scope.tenant).retries(job_id)
+    reader = store.reads(scope.tenant)
+    number = await reader.retries(job_id)
+    if not number:
+        await check_node(reader, job_id, None)
+    return number
 
 
 async def events(
@@ -207,7 +211,11 @@ async def outputs(
     scope: Scope, store: OperationsStore, job_id: str, nodes: Sequence[str] | None = None
 ) -> dict[str, Any]:
     """The outputs of these nodes, or of all that have begun, by name."""
-    return await store.reads(scope.tenant).outputs(job_id, nodes)
+    reader = store.reads(scope.tenant)
+    found = await reader.outputs(job_id, nodes)
+    if not found:
+        await check_node(reader, job_id, None)
+    return found
 
 
 async def why(scope: Scope, store: OperationsStore, job_id: str) -> Why:

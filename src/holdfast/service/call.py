@@ -85,7 +85,7 @@ def _call(request: Request) -> CallContext:
 Call = Annotated[CallContext, Depends(_call)]
 
 
-def _job_id(job_id: Annotated[str, Path(description="The id of a job.")]) -> str:
+def checked_job_id(job_id: Annotated[str, Path(description="The id of a job.")]) -> str:
     """Refuse what cannot be an id in the words for a job that does not exist."""
     try:
         return str(UUID(job_id))
@@ -95,5 +95,5 @@ def _job_id(job_id: Annotated[str, Path(description="The id of a job.")]) -> str
         ) from None
 
 
-JobId = Annotated[str, Depends(_job_id)]
+JobId = Annotated[str, Depends(checked_job_id)]
 NodeName = Annotated[str, Path(description="The name of a node, or the number of its stage.", max_length=200)]

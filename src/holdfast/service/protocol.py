@@ -15,7 +15,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Unreachable
 from holdfast.service.answers import PROBLEM, RETRY_AFTER_SECONDS
 
 HEADER_BYTES = 64 * 1024
@@ -46,10 +46,9 @@ class TooSlow(HoldfastError):
     http_status = 408
 
 
-class Crowded(HoldfastError):
+class Crowded(Unreachable):
     code = "TOO_MANY_CONNECTIONS"
     title = "The service has as many connections as it takes"
-    http_status = 503
 
 
 class GuardedProtocol(H11Protocol):

@@ -72,9 +72,12 @@ class _Route(APIRoute):
             _refuse_unknown_query(request, known)
             tenant = _tenant(request, identity)
             request.scope["state"]["call"] = CallContext(request, state, identity, tenant)
-            if self.body_field is not None and self.declared.reads_body:
-                request = _ParsedRequest(request, await parsed_body(request, state))
-            response = await inner(request)
+            try:
+                if self.body_field is not None and self.declared.reads_body:
+                    request = _ParsedRequest(request, await parsed_body(request, state))
+                response = await inner(request)
+            finally:
+                state.release(request.scope["state"].get("held_bytes", 0))
             if self.declared.method != "GET":
                 await failpoint.hit("api.after_commit", self.name)
             return response
@@ -161,7 +164,8 @@ async def read_body(request: Request, state: ServiceState) -> bytes:
     try:
         async with asyncio.timeout(state.body_seconds):
             async for part in request.stream():
-                size += len(part)
+                state.hold(len(part))
+                request.scope["state"]["held_bytes"] = size = size + len(part)
                 if size > limit:
                     raise too_large
                 parts.append(part)

@@ -48,7 +48,7 @@ class PostgresDataReader(PostgresReader):
         """One page of a job's tasks after that node and item; with a fingerprint, those that failed in this way."""
         only = {"node": node, "status": status, "fingerprint": fingerprint}
         place = {"after_node": after[0], "after_item": after[1]}
-        return await self._records(TaskRow, "read_tasks", job=job_id, limit=limit, **only, **place)
+        return await self._by_index(TaskRow, "read_tasks", job=job_id, limit=limit, **only, **place)
 
     async def node_output(self, job_id: str, node: str) -> Any:
         """The output of a node."""
@@ -70,7 +70,7 @@ class PostgresDataReader(PostgresReader):
     async def results(self, job_id: str, node: str, status: str | None = None) -> AsyncIterator[ResultRow]:
         """How the tasks of a node ended, by item, each with its output. One large output is in memory at a time."""
         after = BEFORE_ALL
-        while page := await self._records(
+        while page := await self._by_index(
             ResultRow,
             "read_results",
             job=job_id,
@@ -100,7 +100,7 @@ class PostgresDataReader(PostgresReader):
     ) -> list[ArtifactView]:
         """The files that the job's tasks have published, by node, item and name; with a limit, one page of them."""
         place = {"after_node": after[0], "after_item": after[1], "after_name": after[2]}
-        return await self._records(
+        return await self._by_index(
             ArtifactView, "read_artifacts", job=job_id, node=node, item=item, name=name, limit=limit, **place
         )
 
@@ -112,7 +112,7 @@ class PostgresDataReader(PostgresReader):
     async def checkpoints(self, job_id: str, node: str, item: int | None = None) -> AsyncIterator[CheckpointRow]:
         """The checkpoints of a node's tasks, by item and number."""
         place = {"after_item": BEFORE_ALL, "after_seq": 0}
-        while page := await self._records(
+        while page := await self._by_index(
             CheckpointRow,
             "read_checkpoints",
             job=job_id,

@@ -9,7 +9,7 @@ from holdfast.core.failing import Failure
 
 
 class RunRow(NamedTuple):
-    """Where the status of tasks changes, and the item before. `source` says whether the tasks or the queue say it."""
+    """A letter for each task; or, from the queue, where the state of tasks changes, and the item before that."""
 
     source: str
     item: int

@@ -26,14 +26,14 @@ class PostgresJobReads(PostgresDataReader):
     """Keeps the promises of `operations.job_read_ports.JobReadStore`."""
 
     async def task_runs(self, job_id: str, node: str) -> list[RunRow]:
-        """Where the status of a node's items changes."""
-        return await self._records(RunRow, "task_runs", job=job_id, node=node)
+        """How a node's items stand, and open ones in the queue."""
+        return await self._by_index(RunRow, "task_runs", job=job_id, node=node)
 
     async def ended_by_time(
         self, job_id: str, since: datetime, until: datetime, seconds: float, buckets: int
     ) -> list[EndedRow]:
         """How many tasks of each node ended in each stretch of that many seconds."""
-        return await self._records(
+        return await self._by_index(
             EndedRow, "ended_by_time", job=job_id, since=since, until=until, seconds=seconds, buckets=buckets
         )
 
@@ -53,19 +53,19 @@ class PostgresJobReads(PostgresDataReader):
     async def latest_attempts(self, job_id: str, node: str, item: int, limit: int) -> list[AttemptView]:
         """The latest attempts at a task that failed or printed something, the last one first."""
         place = {"job": job_id, "node": node, "item": item}
-        return await self._records(AttemptView, "latest_attempts", **place, limit=limit, bytes=PAGE_BYTES)
+        return await self._by_index(AttemptView, "latest_attempts", **place, limit=limit, bytes=PAGE_BYTES)
 
     async def latest_checkpoints(self, job_id: str, node: str, item: int, limit: int) -> list[CheckpointRow]:
         """The latest checkpoints of a task, the last one first."""
         place = {"job": job_id, "node": node, "item": item}
-        return await self._records(CheckpointRow, "latest_checkpoints", **place, limit=limit, bytes=PAGE_BYTES)
+        return await self._by_index(CheckpointRow, "latest_checkpoints", **place, limit=limit, bytes=PAGE_BYTES)
 
     async def results_page(
         self, job_id: str, node: str, status: str | None, after: int, limit: int
     ) -> tuple[list[ResultRow], bool]:
         """The results behind that item, and whether there may be more: a page ends when its values are large."""
         place: dict[str, Any] = {"job": job_id, "node": node, "status": status, "after": after}
-        rows = await self._records(ResultRow, "read_results", **place, limit=limit, bytes=PAGE_BYTES)
+        rows = await self._by_index(ResultRow, "read_results", **place, limit=limit, bytes=PAGE_BYTES)
         page: list[ResultRow] = []
         size = 0
         for row in rows:
@@ -80,14 +80,14 @@ class PostgresJobReads(PostgresDataReader):
             return page, bool(page)
         # The page has ended because it is large, or because there are no more: only a look tells.
         place["after"] = page[-1].item
-        return page, bool(await self._records(ResultRow, "read_results", **place, limit=1, bytes=1))
+        return page, bool(await self._by_index(ResultRow, "read_results", **place, limit=1, bytes=1))
 
     async def artifacts_of_name(
         self, job_id: str, name: str, *, node: str | None, item: int | None, limit: int
     ) -> list[ArtifactView]:
         """The files of that name that the tasks of a job have published."""
         place = {"job": job_id, "name": name, "node": node, "item": item}
-        return await self._records(ArtifactView, "artifacts_of_name", **place, limit=limit)
+        return await self._by_index(ArtifactView, "artifacts_of_name", **place, limit=limit)
 
     async def artifact_parts(
         self, job_id: str, digest: str, first: int, length: int, size: int

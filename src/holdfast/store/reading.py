@@ -192,7 +192,7 @@ class PostgresReadStore(PostgresJobLists, PostgresDataReader):
     async def events(self, job_id: str, after: int = 0, node: str | None = None) -> AsyncIterator[EventView]:
         """The events of a job that have happened so far, page by page."""
         while True:
-            page = await self._records(EventView, "read_events", job=job_id, after=after, node=node, limit=PAGE_SIZE)
+            page = await self._by_index(EventView, "read_events", job=job_id, after=after, node=node, limit=PAGE_SIZE)
             for event in page:
                 yield event
             if len(page) < PAGE_SIZE:

@@ -18,11 +18,19 @@ from holdfast.views.encoding import VERBATIM
 from holdfast.views.history import Attempt, Failure, failure_view, undo_error
 from holdfast.views.jobs import job_view
 
-_IN_QUEUE = {"leased": Status.RUNNING, "ready": Status.DISPATCHED}
+_LETTER_OF_STATE = {"leased": b"u", "ready": b"d"}
 _BEGIN_OF_END = "job_"
-_STATUSES = tuple(Status)
-_LETTERS = {str(status): bytes([number]) for number, status in enumerate(_STATUSES)}
-_ALIKE = re.compile(rb"(.)\1*", re.DOTALL)
+_STATUS_OF_LETTER = {
+    b"c": Status.COMPLETED,
+    b"f": Status.FAILED,
+    b"s": Status.SKIPPED,
+    b"x": Status.CANCELLED,
+    b"r": Status.READY,
+    b"d": Status.DISPATCHED,
+    b"u": Status.RUNNING,
+    b"p": Status.PENDING,
+}
+_ALIKE = re.compile(rb"(.)\1*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,29 +205,21 @@ def map_view(job_id: str, node: str, items: int | None, runs: Sequence[tuple[str
 
 def merged_runs(rows: Sequence[RunRow], items: int) -> list[tuple[str, int]]:
     """The statuses of all items: open tasks stand as the queue says, and those that are not made yet are pending."""
-    tasks, queued = _stretches(rows, "tasks", "last task"), _stretches(rows, "queue", "last queued")
-    letters = bytearray(max((end for _, end, _ in tasks), default=0))
-    for first, end, status in tasks:
-        letters[first:end] = _LETTERS[status] * (end - first)
-    for first, end, state in queued:
-        letters[first:end] = _LETTERS[str(_IN_QUEUE.get(state, Status.READY))] * (end - first)
-    if items > len(letters):
-        letters += _LETTERS[str(Status.PENDING)] * (items - len(letters))
-    return [(str(_STATUSES[alike[0][0]]), len(alike[0])) for alike in _ALIKE.finditer(letters)]
-
-
-def _stretches(rows: Sequence[RunRow], source: str, last: str) -> list[tuple[int, int, str]]:
-    """From each item with a new status to the one behind its last neighbour."""
-    starts = [row for row in rows if row.source == source]
-    ends = [row.previous for row in starts[1:]] + [row.item for row in rows if row.source == last]
-    return [(row.item, end + 1, row.status) for row, end in zip(starts, ends, strict=True) if end is not None]
+    letters = bytearray(next((row.status.encode() for row in rows if row.source == "tasks"), b""))
+    starts = [row for row in rows if row.source == "queue"]
+    ends = [row.previous for row in starts[1:]] + [row.item for row in rows if row.source == "last queued"]
+    for row, end in zip(starts, ends, strict=True):
+        number = (row.item if end is None else end) + 1 - row.item
+        letters[row.item : row.item + number] = _LETTER_OF_STATE.get(row.status, b"r") * number
+    letters += b"p" * (items - len(letters))
+    return [(str(_STATUS_OF_LETTER[alike[1]]), len(alike[0])) for alike in _ALIKE.finditer(letters)]
 
 
 def timeline_view(
     snapshot: Snapshot, since: datetime, until: datetime, bucket_seconds: float, ended: Sequence[EndedRow]
 ) -> Timeline:
     buckets: dict[str, list[tuple[int, int, int]]] = {}
-    for row in ended:
+    for row in sorted(ended):
         buckets.setdefault(row.node, []).append((row.bucket, row.ended, row.failed))
     nodes = tuple(
         TimelineNode(

@@ -47,9 +47,7 @@ async def list_tasks_of_job(
     after_index: Annotated[
         int, Query(ge=-1, le=LARGEST_INDEX, description="Its index; -1: it was the node's own.")
     ] = -1,
-    limit: Annotated[
-        int, Query(ge=1, le=LONGEST_PAGE, description="How many tasks the list has at most.")
-    ] = LONGEST_PAGE,
+    limit: Length = LONGEST_PAGE,
 ) -> Response:
     """The tasks of a job, by node and index, behind the last one seen."""
     after = (after_node, None if after_index < 0 else after_index) if after_node is not None else None

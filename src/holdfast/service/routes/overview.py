@@ -8,9 +8,10 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
+from holdfast.errors import NotFound
 from holdfast.operations.identity import Permission
 from holdfast.operations.overview import MOST_HOURS, SHOWN_HOURS
-from holdfast.service.call import Call
+from holdfast.service.call import Call, checked_job_id
 from holdfast.service.table import ListOf, RouteTable
 from holdfast.views.jobs import Statistics
 from holdfast.views.overview import Hour
@@ -60,7 +61,7 @@ async def count_ended_jobs_by_hour(
     return call.items(await call.client.hours(number))
 
 
-@table.get("/served", Permission.READ, answers=Served)
+@table.get("/served", Permission.READ, answers=Served, errors=(NotFound,))
 async def is_served(
     call: Call,
     job: Annotated[
@@ -69,6 +70,6 @@ async def is_served(
 ) -> Response:
     """Whether a live orchestrator would drive this job, or any job."""
     if job is not None:
-        # Refuses a job that the tenant does not have: there might be an orchestrator for it alone.
-        job = await call.client.find_job(job)
+        # Refuses what is no id, and a job of another tenant.
+        await call.client.job(checked_job_id(job), whole=False)
     return call.answer(Served(await call.client.is_served(job)))

@@ -2,23 +2,17 @@
 -- writes.
 
 -- name: task_runs
--- Where the status of a node's tasks changes, by item, with the item before: what the tasks say, what the queue says of
--- open ones, and the last item. Thousands of neighbours with the same status are one row.
-select 'tasks' as source, r.item, r.status, r.previous from (
-    select t.item, t.status, lag(t.status) over w as before, lag(t.item) over w as previous
-    from tasks t where t.job_id = %(job)s and t.node = %(node)s and t.item >= 0 and {{of_the_tenant}}
-    window w as (order by t.item)
-) r where r.before is distinct from r.status or r.previous <> r.item - 1
+-- How a node's items stand: a letter for each task, as the tasks say; then, for open ones, where the state in the queue
+-- changes, with the item before, and the last item in the queue. Tasks are numbered without gaps.
+select 'tasks' as source, 0 as item, coalesce(string_agg(case t.status when 'completed' then 'c' when 'failed' then 'f'
+    when 'skipped' then 's' when 'cancelled' then 'x' else 'r' end, '' order by t.item), '') as status, null as previous
+from tasks t where t.job_id = %(job)s and t.node = %(node)s and t.item >= 0 and {{of_the_tenant}}
 union all
 select 'queue', r.item, r.state, r.previous from (
     select q.item, q.state, lag(q.state) over w as before, lag(q.item) over w as previous
     from queue q where q.job_id = %(job)s and q.node = %(node)s and q.item >= 0 and {{of_the_tenant}}
     window w as (order by q.item)
 ) r where r.before is distinct from r.state or r.previous <> r.item - 1
-union all
-(select 'last task', t.item, t.status, null from tasks t
-where t.job_id = %(job)s and t.node = %(node)s and t.item >= 0 and {{of_the_tenant}}
-order by t.item desc limit 1)
 union all
 (select 'last queued', q.item, q.state, null from queue q
 where q.job_id = %(job)s and q.node = %(node)s and q.item >= 0 and {{of_the_tenant}}
@@ -32,7 +26,7 @@ select t.node, least(%(buckets)s::int - 1, floor(
 from tasks t
 where t.job_id = %(job)s and t.finished_at >= %(since)s::timestamptz and t.finished_at <= %(until)s::timestamptz
     and {{of_the_tenant}}
-group by 1, 2 order by 1, 2;
+group by 1, 2;
 
 -- name: read_generations
 -- One page of the generations of a job: the event that began each, and the one that ended it. One that is recovered
