@@ -83,8 +83,9 @@ class PostgresAudit:
 
     async def read(self, wanted: AuditFilter, before: int | None, limit: int) -> list[AuditRow]:
         parameters = {**wanted._asdict(), "before": before if before is not None else LATEST, "limit": limit}
+        statement = query("read_audit" if wanted.tenant is not None else "read_audit_of_all")
         async with self._store.connections.use(READING) as connection:
-            return records(AuditRow, await answer_of(await connection.execute(query("read_audit"), parameters)))
+            return records(AuditRow, await answer_of(await connection.execute(statement, parameters)))
 
     async def write(
         self, action: str, tenant: str, actor: str, origin: Origin, *, after: Mapping[str, Any], reason: str = ""
