@@ -16,9 +16,10 @@ from holdfast.core.steering import OpenJob, SteeringVerb, steering_refusal
 from holdfast.define.bounds import checked_queue
 from holdfast.define.source import did_you_mean
 from holdfast.errors import InvalidInput, NotFound, Refused
+from holdfast.operations.answering import LOOK_SECONDS
 from holdfast.operations.ports import OperationsStore, ReadStore
 from holdfast.operations.scope import Scope
-from holdfast.operations.verbs import ANSWER_SECONDS, LOOK_SECONDS
+from holdfast.operations.verbs import ANSWER_SECONDS
 from holdfast.remedies import Remedy
 from holdfast.store.read_rows import OpenJobLine
 from holdfast.store.records import SignalAnswer

@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast.core.advising import Advice
-from holdfast.core.breaking import Breaker
 from holdfast.define.definition import Definition
 from holdfast.errors import BacklogFull
 from holdfast.janitor.ports import JanitorStore, PruneStore
 from holdfast.operations.audit_ports import AuditStore
 from holdfast.operations.definition_ports import DefinitionStore
+from holdfast.operations.gate_ports import GateStore
 from holdfast.operations.identity_ports import IdentityStore
+from holdfast.operations.job_read_ports import JobReadStore
 from holdfast.operations.looks import CorrectingLook, PlanningLook
 from holdfast.operations.oversight_ports import OversightStore
+from holdfast.operations.request_ports import RequestStore
+from holdfast.operations.stream_ports import StreamStore
 from holdfast.sql_files import Migration
 from holdfast.store.audit_rows import Origin
 from holdfast.store.data_rows import ArtifactView, CheckpointRow, FailedItems, ResultRow, TaskRow
@@ -33,14 +36,12 @@ from holdfast.store.output_rows import AfterAttempt, RunningPart, Seen
 from holdfast.store.read_rows import (
     AcknowledgementRow,
     AttemptView,
-    BreakerView,
     DefaultRow,
     EndedJobs,
     EventView,
     JobCount,
     JobDiagnosis,
     JobLines,
-    LimitView,
     LongTransaction,
     OpenJobLine,
     Pin,
@@ -76,9 +77,16 @@ class DataStore(Protocol):
     """The data of the jobs of one tenant, or of all. Item -1 is a node's own task. Never writes."""
 
     async def tasks(
-        self, job_id: str, *, node: str | None, status: str | None, after: tuple[str, int], limit: int
+        self,
+        job_id: str,
+        *,
+        node: str | None,
+        status: str | None,
+        after: tuple[str, int],
+        limit: int,
+        fingerprint: str | None = None,
     ) -> list[TaskRow]:
-        """One page of a job's tasks after that node and item."""
+        """One page of a job's tasks after that node and item; with a fingerprint, those that failed in this way."""
         ...
 
     async def node_output(self, job_id: str, node: str) -> Any:
@@ -228,50 +236,6 @@ class ReadStore(DataStore, Protocol):
         ...
 
 
-class GateStore(Protocol):
-    """Breakers and limits, as people see and change them. Each change wakes the workers."""
-
-    async def breakers(self, tenant: str) -> list[BreakerView]:
-        """All breakers that workflows of a tenant have declared, by name."""
-        ...
-
-    async def change_breaker(
-        self, tenant: str, name: str, verb: str, change: Callable[[Breaker, float], None], actor: str, reason: str
-    ) -> BreakerView:
-        """Change a breaker under its lock. `change` gets the breaker and the time; it may raise to change nothing."""
-        ...
-
-    async def limits(self, tenant: str | None = None) -> list[LimitView]:
-        """The limits of a tenant and of the queues, with the tasks of the tenant; without one those of all."""
-        ...
-
-    async def set_limit(
-        self,
-        tenant: str,
-        name: str,
-        actor: str,
-        *,
-        concurrency: int | None = None,
-        rate: float | None = None,
-        burst: int | None = None,
-        backlog: int | None = None,
-    ) -> LimitView:
-        """Set a limit; values that are None stay. A limit that workflows declare must exist already."""
-        ...
-
-    async def drop_limit(self, tenant: str, name: str, actor: str) -> LimitView:
-        """Remove the limit that a person has set; returns it as it was. A paused queue stays paused."""
-        ...
-
-    async def pause_queue(self, queue: str, actor: str, reason: str) -> LimitView | None:
-        """Let no task of the queue begin from now on, for all tenants; None if it is paused already."""
-        ...
-
-    async def unpause_queue(self, queue: str, actor: str) -> LimitView | None:
-        """Let the tasks of the queue begin again, as its limit allows; returns it as it was, None if not paused."""
-        ...
-
-
 class DefaultsStore(Protocol):
     """The defaults of a tenant, as people see and change them."""
 
@@ -366,9 +330,19 @@ class OperationsStore(SubmissionStore, Protocol):
         """What attempts of the jobs of that tenant have printed, or of all."""
         ...
 
+    def job_reads(self, tenant: str) -> JobReadStore:
+        """The jobs of a tenant, closely."""
+        ...
+
     def definitions(self, tenant: str) -> DefinitionStore:
         """The definitions of a tenant, as people see them."""
         ...
+
+    def requests(self, tenant: str) -> RequestStore:
+        """The requests of a tenant that have a key, and its signals."""
+        ...
+
+    def streams(self) -> StreamStore: ...
 
     def oversight(self, tenant: str | None) -> OversightStore: ...
 

@@ -113,15 +113,21 @@ async def tasks(
     *,
     node: str | None = None,
     status: str | None = None,
+    fingerprint: str | None = None,
     limit: int = LONGEST_PAGE,
     after: tuple[str, int | None] | None = None,
 ) -> list[Task]:
-    """One page of a job's tasks, by node and index; `after` is node and index of the last task of the page before."""
+    """One page of a job's tasks, by node and index; `after` is node and index of the last task of the page before.
+
+    With a `fingerprint`, those that failed in this way.
+    """
     reader = store.reads(scope.tenant)
     check_task_status(status)
     name = await check_node(reader, job_id, node)
     before = (name or "", -2) if after is None else (name or after[0], -1 if after[1] is None else after[1])
-    rows = await reader.tasks(job_id, node=name, status=status, after=before, limit=checked_limit(limit))
+    rows = await reader.tasks(
+        job_id, node=name, status=status, after=before, limit=checked_limit(limit), fingerprint=fingerprint
+    )
     return [task_view(row) for row in rows]
 
 
@@ -150,7 +156,9 @@ async def failures(
     scope: Scope, store: OperationsStore, job_id: str, node: str, *, limit: int = SHOWN_GROUPS
 ) -> list[FailedGroup]:
     """The failed items of a node, those that failed in the same way together: the largest groups, at most `limit`."""
-    return [failed_group(row) for row in await store.reads(scope.tenant).failed_items(job_id, node, limit)]
+    reader = store.reads(scope.tenant)
+    name = await check_node(reader, job_id, node)
+    return [failed_group(row) for row in await reader.failed_items(job_id, name or node, limit)]
 
 
 async def job_definition(

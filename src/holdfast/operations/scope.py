@@ -30,6 +30,8 @@ class Scope:
     administers: bool = True
     """Whether the actor administers the whole installation: who has the password of the database does. An identity of
     the service does only with that role."""
+    submitter: str | None = None
+    """Who submits, in words that no other identity has; None: a program at the database itself."""
 
     @property
     def looks_at(self) -> str | None:

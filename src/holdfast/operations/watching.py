@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.errors import Unreachable
@@ -36,11 +36,27 @@ async def watch(
     on when it answers again within a minute.
     """
     reader = store.reads(scope.tenant)
+
+    async def look() -> Job:
+        return job_view(await reader.snapshot(job_id, whole=whole))
+
+    async for job in watch_by(look, every_look=every_look, wake=wake, on_outage=on_outage):
+        yield job
+
+
+async def watch_by(
+    look: Callable[[], Awaitable[Job]],
+    *,
+    every_look: bool,
+    wake: asyncio.Event | None,
+    on_outage: Callable[[Unreachable], None],
+) -> AsyncIterator[Job]:
+    """The same, however one looks."""
     last: Job | None = None
     away_since: float | None = None
     while True:
         try:
-            job = job_view(await reader.snapshot(job_id, whole=whole))
+            job = await look()
         except Unreachable as reason:
             if away_since is None:
                 away_since = time.monotonic()

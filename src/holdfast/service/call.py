@@ -31,6 +31,12 @@ class CallContext:
         request_id: str = self.request.scope["state"]["request_id"]
         return request_id
 
+    @property
+    def root_path(self) -> str:
+        """The path below which the service is seen."""
+        root_path: str = self.request.scope.get("root_path", "")
+        return root_path
+
     def client_for(self, tenant: str) -> Client:
         """A client that acts for the identity on that tenant, and says where the request comes from."""
         address = self.request.client.host if self.request.client is not None else None
@@ -50,9 +56,19 @@ class CallContext:
                 remedy="Use a key that was made with: holdfast keys add NAME --role admin --tenant '*'",
             )
 
+    @property
+    def is_head(self) -> bool:
+        """Whether only the headers are wanted."""
+        return bool(self.request.scope["state"].get("is_head"))
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether a client of ours asks, which gets whole views."""
+        return wants_whole(self.request)
+
     def answer(self, view: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
         """A view as JSON; a client of ours gets the fields too that only programs use."""
-        return json_response(view, status, headers, whole=wants_whole(self.request))
+        return json_response(view, status, headers, whole=self.is_ours)
 
     def page(self, items: Any, next_cursor: str | None) -> Response:
         return self.answer({"items": items, "next_cursor": next_cursor})
@@ -74,7 +90,9 @@ def _job_id(job_id: Annotated[str, Path(description="The id of a job.")]) -> str
     try:
         return str(UUID(job_id))
     except ValueError:
-        raise NotFound(f"There is no job {job_id}.", remedy=Remedy("List the jobs with", "status")) from None
+        raise NotFound(
+            f"There is no job '{job_id}'.", remedy=Remedy("List the jobs with", "status"), instance=job_id
+        ) from None
 
 
 JobId = Annotated[str, Depends(_job_id)]

@@ -1,20 +1,20 @@
-"""What all requests of one process share: the store, the settings, and the identities that it has seen lately."""
+"""What all requests of one process share: the store, the settings, and the door that lets requests in."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from holdfast.errors import Unauthenticated
-from holdfast.operations import keys
 from holdfast.operations.identity import Identity
 from holdfast.operations.ports import Installation, OperationsStore
+from holdfast.service.identity.door import Door
+from holdfast.service.live import Live
 
-REMEMBERED_SECONDS = 4.0
-"""How long an identity is not read again: a key that is revoked ends within five seconds."""
-MOST_REMEMBERED = 10_000
+if TYPE_CHECKING:
+    from holdfast.service.identity.code_flow import CodeFlow
 
 
 @dataclass
@@ -22,36 +22,24 @@ class ServiceState:
     """One process of the service."""
 
     store: OperationsStore
-    public_url: str | None = None
+    door: Door
     body_limit_bytes: int = 8 << 20
     body_seconds: float = 30.0
     allow_bootstrap: bool = False
     open_installation: Callable[[], AbstractAsyncContextManager[Installation]] | None = None
     """Opens the database itself, for those who set it up."""
-    _known: dict[str, tuple[float, Identity]] = field(default_factory=dict)
+    code_flow: CodeFlow | None = field(default=None)
+    """Signs browsers in at an identity provider, if there is one."""
 
-    async def identity_of(self, authorization: str | None) -> Identity:
-        """Whose credential this is. One that is not valid is refused, whatever is wrong with it."""
-        scheme, _, key = (authorization or "").partition(" ")
-        if not authorization:
-            raise Unauthenticated(
-                "This needs a credential.",
-                remedy="Send `Authorization: Bearer KEY`; make a key with: holdfast keys add",
-            )
-        if scheme.lower() != "bearer":
-            raise Unauthenticated("The credential is not a bearer token.", remedy="Send `Authorization: Bearer KEY`.")
-        known = self._known.get(key)
-        if known is not None and known[0] > time.monotonic():
-            return known[1]
-        found = await keys.identity_of_key(self.store, key.strip())
-        if found is None:
-            self._known.pop(key, None)
-            raise Unauthenticated("The credential is not valid.", remedy="Make a key with: holdfast keys add")
-        if len(self._known) >= MOST_REMEMBERED:
-            self._known.clear()
-        self._known[key] = (time.monotonic() + REMEMBERED_SECONDS, found)
-        return found
+    @cached_property
+    def live(self) -> Live:
+        """The streams of this process."""
+        return Live(self.store)
+
+    async def is_still_valid(self, identity: Identity) -> bool:
+        """Whether the credential of a request that is still open holds. Cheap: ask each few seconds."""
+        return await self.door.is_still_valid(identity)
 
     def forget_identities(self) -> None:
         """Read every identity again."""
-        self._known.clear()
+        self.door.forget()

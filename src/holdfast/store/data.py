@@ -36,11 +36,19 @@ class PostgresDataReader(PostgresReader):
     """Keeps the promises of `operations.ports.DataStore`."""
 
     async def tasks(
-        self, job_id: str, *, node: str | None, status: str | None, after: tuple[str, int], limit: int
+        self,
+        job_id: str,
+        *,
+        node: str | None,
+        status: str | None,
+        after: tuple[str, int],
+        limit: int,
+        fingerprint: str | None = None,
     ) -> list[TaskRow]:
-        """One page of a job's tasks after that node and item."""
+        """One page of a job's tasks after that node and item; with a fingerprint, those that failed in this way."""
+        only = {"node": node, "status": status, "fingerprint": fingerprint}
         place = {"after_node": after[0], "after_item": after[1]}
-        return await self._records(TaskRow, "read_tasks", job=job_id, node=node, status=status, limit=limit, **place)
+        return await self._records(TaskRow, "read_tasks", job=job_id, limit=limit, **only, **place)
 
     async def node_output(self, job_id: str, node: str) -> Any:
         """The output of a node."""

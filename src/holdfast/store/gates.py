@@ -26,7 +26,7 @@ SHOWN_NAMES = 10
 
 
 class PostgresGates:
-    """Keeps the promises of `operations.ports.GateStore`."""
+    """Keeps the promises of `operations.gate_ports.GateStore`."""
 
     def __init__(self, store: PostgresSession, origin: Origin = NOWHERE) -> None:
         self._store = store

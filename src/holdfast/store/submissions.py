@@ -101,6 +101,7 @@ class PostgresSubmissions(PostgresSession):
             # The same for marks.
             "correlation_id": _texts_or_null([j.correlation_id for j in jobs]),
             "callback_url": _texts_or_null([j.callback_url for j in jobs]),
+            "submitter": _texts_or_null([j.submitter for j in jobs]),
             # Null stands for jobs that take any defaults.
             "defaults_mark": texts(j.defaults_mark for j in jobs),
         }
@@ -227,7 +228,9 @@ class PostgresSubmissions(PostgresSession):
         what = {"job": job_id, "kind": kind, "reason": reason, "data": given, "tenant": tenant}
         rows = await self._fetch("send_signal", **what, **audit_of_verb(kind, data), **origin.signed(actor))
         if not rows:
-            raise NotFound(f"There is no job {job_id}.", remedy=Remedy("List the jobs with", "status"))
+            raise NotFound(
+                f"There is no job '{job_id}'.", remedy=Remedy("List the jobs with", "status"), instance=job_id
+            )
         await self._exchange("main", signalled([rows[0]["owner"]]))
         return int(rows[0]["id"])
 

@@ -111,3 +111,33 @@ def audit(
         as_json=as_json,
         target=Target(database_url, tenant),
     )
+
+
+class TenantsVerb(StrEnum):
+    LIST = "list"
+    ADD = "add"
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=INSTALL)
+def tenants(
+    verb: Annotated[TenantsVerb, typer.Argument(metavar="list|add", help="What to do. Default: list.")] = (
+        TenantsVerb.LIST
+    ),
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The tenant to make, or to change.")] = None,
+    queue: Annotated[
+        list[str],
+        typer.Option(
+            "--queue", metavar="QUEUE", help="A queue that its workflows may use; may be repeated. Default: every one."
+        ),
+    ] = [],  # noqa: B006
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Show and make tenants, and bind them to queues."""
+    from holdfast.cli.session import Target
+    from holdfast.cli.tenants import add_tenant, list_tenants
+
+    target = Target(database_url)
+    if verb is TenantsVerb.LIST:
+        return list_tenants(as_json=as_json, target=target)
+    return add_tenant(name, queue, as_json=as_json, target=target)

@@ -332,7 +332,7 @@ last_commits_gone as (
     delete from last_commits c using orchestrators_gone o where c.orchestrator_id = o.orchestrator_id
 ),
 answers_gone as (
-    delete from answers a where a.answered_at < now() - interval '1 day' returning 1
+    delete from answers a where {{answer_is_old}} returning 1
 ),
 plans_gone as (
     delete from plans p where {{plan_is_old}} returning 1
@@ -370,6 +370,11 @@ d.at < date_trunc('day', now()) - make_interval(secs => 86400 * %(audit_days)s::
 -- name: stats_are_old
 s.minute < date_trunc('day', now()) - make_interval(secs => 86400 * %(stats_days)s::float8);
 
+-- name: answer_is_old
+-- The answer to a request with a key stays: the request may be sent again.
+a.answered_at < now() - interval '1 day'
+    and not exists (select 1 from requests r where r.job_id = a.job_id and r.signal_id = a.signal_id);
+
 -- name: plan_is_old
 -- Nothing in its job's inbox may still name it.
 p.made_at < now() - interval '1 day' and not exists (select 1 from inbox i where i.job_id = p.job_id);
@@ -381,7 +386,7 @@ from (
             select 1 from queue q where q.state = 'leased' and q.holder = w.worker_id)) as workers,
         (select count(*) from orchestrators o where o.ended_at < now() - interval '1 hour' and not exists (
             select 1 from jobs j where j.finished_at is null and j.owner = o.orchestrator_id)) as orchestrators,
-        (select count(*) from answers a where a.answered_at < now() - interval '1 day') as answers,
+        (select count(*) from answers a where {{answer_is_old}}) as answers,
         (select count(*) from plans p where {{plan_is_old}}) as plans,
         (select count(*) from janitor_actions a where a.at < now() - interval '30 days') as janitor_actions,
         (select count(*) from audit d where {{audit_is_old}}) as audit,

@@ -127,6 +127,12 @@ cross join lateral jsonb_each_text(a.extra -> 'deliverables') as d
 where %(whole)s and a.job_id = %(job)s and jsonb_typeof(a.extra -> 'deliverables') = 'object' and t.status = 'completed'
 group by d.key order by d.key;
 
+-- name: load_job
+-- The last committed state of one job, for a person of its tenant.
+select {{JobRow from j}}, (select max(e.seq) from events e where e.job_id = j.job_id) as last_seq
+from jobs j
+where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant);
+
 -- name: read_events
 -- One page of a job's events, in order.
 select e.seq, e.job_id::text as job_id, e.event, e.node, e.item, e.attempt, e.at, e.data::text as data

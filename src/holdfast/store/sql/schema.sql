@@ -62,7 +62,8 @@ create table workers (
 -- former owner finds another epoch. The stop columns describe a job that is stopping. deaths counts the orchestrators
 -- that died in cycles of the job. labels null: the job has none. recovered_at: when the present generation began; null
 -- for the first one. undo: who wants the job to be undone, which nodes that concerns, and whether it is over.
--- correlation_id, callback_url: what the caller calls the submission, and where it wants to be called back.
+-- correlation_id, callback_url: what the caller calls the submission, and where it wants to be called back. submitter: the
+-- identity that may cancel the job because it submitted it; null: it came without one.
 create table jobs (
     job_id uuid not null,
     tenant text not null default 'default',
@@ -100,6 +101,7 @@ create table jobs (
     undo jsonb,
     correlation_id text,
     callback_url text,
+    submitter text,
     primary key (job_id),
     constraint job_status_is_known
         check (status in ('pending', 'running', 'completed', 'partial', 'failed', 'cancelled')),
@@ -363,7 +365,7 @@ create table inbox (
 create index inbox_of_people on inbox (id)
     where kind in ('cancel', 'pause', 'unpause', 'recover', 'recheck');
 
--- The answers of owners to signals of people, kept for a day.
+-- The answers of owners to signals of people, kept for a day; those to requests with a key, as long as their jobs.
 create table answers (
     signal_id bigint not null,
     job_id uuid not null,
@@ -373,8 +375,22 @@ create table answers (
     remedy text,
     primary key (signal_id)
 );
+create index answers_by_job on answers (job_id);
 
--- Everything that happened to a job, in order. Readers follow it by (job_id, seq).
+-- The requests of people that have a key, by job. A request that is sent again has the same signal. digest: what was
+-- asked for. tasks: how many tasks its plan had.
+create table requests (
+    job_id uuid not null,
+    key text not null,
+    digest text not null,
+    verb text not null,
+    tasks int,
+    signal_id bigint,
+    sent_at timestamptz not null default now(),
+    primary key (job_id, key)
+);
+
+-- Everything that happened to a job, in order. Readers follow one job by (job_id, seq), and all jobs by xid.
 create table events (
     job_id uuid not null,
     seq int not null,
@@ -386,6 +402,17 @@ create table events (
     xid xid8 not null default pg_current_xact_id(),
     data jsonb,
     primary key (job_id, seq)
+);
+create index events_of_generations on events (job_id, seq)
+    where event in ('job_recovered', 'job_completed', 'job_partial', 'job_failed', 'job_cancelled');
+create index events_by_transaction on events (xid);
+
+-- The youngest transaction whose events pruning has deleted, by the identifier of the server: a copy on another server
+-- counts its transactions from the beginning. A stream that goes on from before cannot know what it has missed.
+create table pruned_events (
+    system_identifier bigint not null,
+    xid xid8 not null,
+    primary key (system_identifier)
 );
 
 -- Dependencies that may be down. settings are those of the workflow that declared the breaker last; calls is the window
@@ -484,6 +511,7 @@ create table artifacts (
     primary key (job_id, node, item, name)
 );
 create index artifacts_by_digest on artifacts (digest);
+create index artifacts_by_name on artifacts (job_id, name, node, item);
 
 -- The leader of each role that only one process may have.
 create table leaders (
@@ -636,6 +664,41 @@ create table sources (
     stored_at timestamptz not null default now(),
     primary key (tenant, definition_hash),
     constraint source_kind_is_known check (kind in ('yaml', 'json', 'python'))
+);
+
+-- Tenants that an administrator has made. A tenant needs no row: it exists by its jobs, too. queues: those that its
+-- workflows may name; null: any.
+create table tenants (
+    name text not null,
+    created_at timestamptz not null default now(),
+    created_by text not null,
+    queues text[],
+    primary key (name),
+    constraint tenants_have_a_name check (name not in ('', '*')),
+    constraint bound_tenants_have_a_queue check (cardinality(queues) > 0)
+);
+
+-- Browsers that are signed in. token_hash: SHA-256 of the cookie, which is stored nowhere. A session of a key ends with
+-- the key.
+create table sessions (
+    token_hash text not null,
+    name text not null,
+    tenant text not null,
+    roles text[] not null,
+    key_prefix text,
+    created_at timestamptz not null default clock_timestamp(),
+    expires_at timestamptz not null,
+    primary key (token_hash),
+    constraint sessions_have_a_role check (cardinality(roles) > 0)
+);
+create index sessions_by_end on sessions (expires_at);
+
+-- Codes with which a browser signs in once, for the holder of a key. A used one is gone.
+create table sign_in_codes (
+    code_hash text not null,
+    key_prefix text not null,
+    expires_at timestamptz not null,
+    primary key (code_hash)
 );
 
 -- Who changed what, when, from where and why: one row for each change that a person or a program has made. Rows of the
