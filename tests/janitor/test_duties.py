@@ -433,7 +433,7 @@ async def test_rows_of_ended_processes_and_old_log_lines_are_deleted(scene: Benc
     (done,) = await scene.janitor().run_once()
     assert (done.duty, done.before) == (
         "retention",
-        {"workers": 1, "orchestrators": 1, "answers": 1, "plans": 1, "janitor_actions": 3},
+        {"workers": 1, "orchestrators": 1, "answers": 1, "plans": 1, "janitor_actions": 3, "audit": 0, "stats": 0},
     )
     assert await scene.engine.query("select 1 from holdfast.last_commits where mark = 1") == []
     assert await scene.engine.query("select signal_id from holdfast.answers") == [(1,)]

@@ -84,6 +84,26 @@ async def test_the_events_of_a_pause_and_a_cancel_name_their_requests(database_u
         assert actions == ["job.cancel", "job.unpause", "job.pause"]
 
 
+async def test_the_same_request_sent_twice_leaves_one_line(database_url: str) -> None:
+    async with (
+        client_of(database_url) as engine,
+        serving(database_url, work=False),
+        serving_http(database_url) as service,
+    ):
+        client = await service.as_role("operator")
+        job_id = (await client.post(f"{API}/jobs", json={"definition": UNSERVED})).json()["job_id"]
+        signals = set()
+        for number in range(2):
+            headers = {"Idempotency-Key": "monday", "X-Request-Id": f"try-{number}"}
+            sent = await client.post(f"{API}/jobs/{job_id}/pause", params={"wait": 20}, json={}, headers=headers)
+            assert sent.status_code == 200, sent.text
+            signals.add(sent.json()["signal_id"])
+        (line,) = await lines(client, instance=job_id)
+        assert (line["action"], line["request_id"], {line["after"]["signal_id"]}) == ("job.pause", "try-0", signals)
+        (event,) = [one for one in await engine.events(job_id) if one["event"] == "job_held"]
+        assert event["data"]["request_id"] == "try-0"
+
+
 async def test_a_verb_that_is_refused_or_planned_leaves_no_line(service: Service) -> None:
     client = await service.as_role("operator")
     job_id = (await client.post(f"{API}/jobs", json={"definition": ECHO})).json()["job_id"]

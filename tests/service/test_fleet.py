@@ -149,6 +149,17 @@ async def test_limits_of_queues_are_the_installations_and_count_the_tasks_of_the
     assert (await admin.delete(f"{API}/limits/queue:maps")).status_code == 404
 
 
+async def test_names_that_cannot_be_stored_are_refused(stage: Stage) -> None:
+    admin = await stage.administrator()
+    for method, path in [
+        ("POST", "/breakers/a%00b/open"), ("PUT", "/limits/key:a%00b"), ("DELETE", "/limits/key:a%00b"),
+        ("DELETE", "/pauses/workflow:a%00b"), ("DELETE", "/pauses/queue:a%00b"), ("PUT", "/limits/key:a%2Fb"),
+    ]:  # fmt: skip
+        body = {"concurrency": 1} if method == "PUT" else {}
+        refused = await admin.request(method, f"{API}{path}", json=body)
+        assert refused.status_code in (404, 422), (path, refused.text)
+
+
 @pytest.mark.parametrize(
     ("name", "body"),
     [

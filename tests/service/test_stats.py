@@ -203,6 +203,12 @@ async def test_steps_are_sums_of_minutes_and_steps_without_events_are_zero(servi
     assert len(await steps(client)) == 60
 
 
+async def test_a_time_that_is_still_to_come_has_no_steps(service: Service) -> None:
+    client = await service.as_role("viewer")
+    for since in ("2999-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00"):
+        assert await steps(client, since=since) == []
+
+
 async def test_a_tenant_sees_its_own_numbers_and_an_administrator_of_all_the_sums(
     service: Service, database_url: str
 ) -> None:
@@ -225,7 +231,14 @@ async def test_a_tenant_sees_its_own_numbers_and_an_administrator_of_all_the_sum
 
 
 @pytest.mark.parametrize(
-    "wanted", [{"step": "90"}, {"step": "0"}, {"since": "2001-01-01T00:00:00Z"}, {"since": "2026-01-01T00:00:00"}]
+    "wanted",
+    [
+        {"step": "90"},
+        {"step": "0"},
+        {"since": "2001-01-01T00:00:00Z"},
+        {"since": "2026-01-01T00:00:00"},
+        {"since": "0001-01-01T00:00:00+14:00"},
+    ],
 )
 async def test_steps_that_cannot_be_shown_are_refused(service: Service, wanted: dict[str, str]) -> None:
     client = await service.as_role("viewer")

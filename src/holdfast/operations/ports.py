@@ -12,13 +12,13 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from holdfast.core.advising import Advice
-from holdfast.core.breaking import Breaker
 from holdfast.define.definition import Definition
 from holdfast.errors import BacklogFull
 from holdfast.janitor.ports import JanitorStore, PruneStore
 from holdfast.operations.audit_ports import AuditStore
 from holdfast.operations.data_ports import DataStore, OutputReads
 from holdfast.operations.definition_ports import DefinitionStore
+from holdfast.operations.gate_ports import GateStore
 from holdfast.operations.identity_ports import IdentityStore
 from holdfast.operations.job_read_ports import JobReadStore
 from holdfast.operations.looks import CorrectingLook, PlanningLook
@@ -34,14 +34,12 @@ from holdfast.store.locks import LockHolder
 from holdfast.store.read_rows import (
     AcknowledgementRow,
     AttemptView,
-    BreakerView,
     DefaultRow,
     EndedJobs,
     EventView,
     JobCount,
     JobDiagnosis,
     JobLines,
-    LimitView,
     LongTransaction,
     OpenJobLine,
     Pin,
@@ -159,50 +157,6 @@ class ReadStore(DataStore, Protocol):
 
     async def now(self) -> float:
         """The time by the store's clock."""
-        ...
-
-
-class GateStore(Protocol):
-    """Breakers and limits, as people see and change them. Each change wakes the workers."""
-
-    async def breakers(self, tenant: str) -> list[BreakerView]:
-        """All breakers that workflows of a tenant have declared, by name."""
-        ...
-
-    async def change_breaker(
-        self, tenant: str, name: str, verb: str, change: Callable[[Breaker, float], None], actor: str, reason: str
-    ) -> BreakerView:
-        """Change a breaker under its lock. `change` gets the breaker and the time; it may raise to change nothing."""
-        ...
-
-    async def limits(self, tenant: str | None = None) -> list[LimitView]:
-        """The limits of a tenant and of the queues, with the tasks of the tenant; without one those of all."""
-        ...
-
-    async def set_limit(
-        self,
-        tenant: str,
-        name: str,
-        actor: str,
-        *,
-        concurrency: int | None = None,
-        rate: float | None = None,
-        burst: int | None = None,
-        backlog: int | None = None,
-    ) -> LimitView:
-        """Set a limit; values that are None stay. A limit that workflows declare must exist already."""
-        ...
-
-    async def drop_limit(self, tenant: str, name: str, actor: str) -> LimitView:
-        """Remove the limit that a person has set; returns it as it was. A paused queue stays paused."""
-        ...
-
-    async def pause_queue(self, queue: str, actor: str, reason: str) -> LimitView | None:
-        """Let no task of the queue begin from now on, for all tenants; None if it is paused already."""
-        ...
-
-    async def unpause_queue(self, queue: str, actor: str) -> LimitView | None:
-        """Let the tasks of the queue begin again, as its limit allows; returns it as it was, None if not paused."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from holdfast.errors import InvalidInput
 from holdfast.operations.identity import EVERY_TENANT
@@ -30,23 +30,22 @@ async def stats(
             f"A step of {step_seconds:,} s is not possible.",
             remedy=f"Give a multiple of {MINUTE_SECONDS}, at most {LONGEST_STEP_SECONDS:,}.",
         )
-    now = datetime.fromtimestamp(await store.reads(scope.tenant).now(), UTC)
-    last = _start(now, step_seconds)
-    step = timedelta(seconds=step_seconds)
-    first = last - (SHOWN_STEPS - 1) * step if since is None else _start(since, step_seconds)
-    number = max(0, (last - first) // step + 1)
+    last = _start(await store.reads(scope.tenant).now(), step_seconds)
+    first = last - (SHOWN_STEPS - 1) * step_seconds if since is None else _start(since.timestamp(), step_seconds)
+    number = max(0, (last - first) // step_seconds + 1)
     if number > MOST_STEPS:
         raise InvalidInput(
             f"These are {number:,} steps, and an answer has at most {MOST_STEPS:,}.",
             remedy="Give a longer `step`, or a later `since`.",
         )
+    starts = [datetime.fromtimestamp(first + place * step_seconds, UTC) for place in range(number)]
+    if not starts:
+        return []
     tenant = None if scope.administers and scope.tenant == EVERY_TENANT else scope.tenant
-    rows = {row.start: row for row in await store.oversight(tenant).stats(first, step_seconds)}
-    starts = [first + place * step for place in range(number)]
+    rows = {row.start: row for row in await store.oversight(tenant).stats(starts[0], step_seconds)}
     return [stats_view(rows.get(start, StatsRow(start))) for start in starts]
 
 
-def _start(moment: datetime, step_seconds: int) -> datetime:
-    """The beginning of the step in which a moment lies."""
-    seconds = int(moment.timestamp() // step_seconds) * step_seconds
-    return datetime.fromtimestamp(seconds, UTC)
+def _start(seconds: float, step_seconds: int) -> int:
+    """The beginning of the step in which a moment lies, in seconds since 1970."""
+    return int(seconds // step_seconds) * step_seconds

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.classifying import classify, failure_in
+from holdfast.core.events import REQUEST_ID
 from holdfast.core.failing import Failure, failure
 from holdfast.core.plans import Correction, Plan, Stale
 from holdfast.core.queueing import spec_of
@@ -58,7 +59,7 @@ def inconsistency(row: SignalRow, examined: Examined) -> InconsistencyFound:
 
 def recovery(row: SignalRow) -> Request:
     """The verb that a person's signal asks for."""
-    given = {name: value for name, value in (row.data or {}).items() if name != "correction"}
+    given = {name: value for name, value in (row.data or {}).items() if name not in ("correction", REQUEST_ID)}
     return Request(**given | {"verb": Verb(given["verb"]), "items": tuple(given.get("items", ()))})
 
 

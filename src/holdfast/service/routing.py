@@ -15,7 +15,7 @@ from holdfast import failpoint
 from holdfast.define.gates import DEFAULT_TENANT
 from holdfast.define.plain import MAX_DEPTH, faults, parse_json
 from holdfast.define.source import did_you_mean
-from holdfast.errors import Detail, Forbidden, InvalidInput, PayloadRefused
+from holdfast.errors import Detail, Forbidden, InvalidInput, NotFound, PayloadRefused
 from holdfast.operations.identity import EVERY_TENANT, Identity, Permission
 from holdfast.service.call import CallContext
 from holdfast.service.schemas import described
@@ -69,6 +69,9 @@ class _Route(APIRoute):
         async def handle(request: Request) -> Response:
             state: ServiceState = request.app.state.service
             identity = await state.door.admit(request, self.permission)
+            if "\0" in request.scope["path"]:
+                # Nothing has such a name: Postgres stores no NUL.
+                raise NotFound("There is nothing at this address.")
             _refuse_unknown_query(request, known)
             tenant = _tenant(request, identity)
             request.scope["state"]["call"] = CallContext(request, state, identity, tenant)

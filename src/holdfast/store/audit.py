@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from holdfast.core.events import REQUEST_ID
 from holdfast.store.audit_rows import NOWHERE, AuditFilter, AuditRow, Origin
-from holdfast.store.columns import records
+from holdfast.store.columns import by_name, records
 from holdfast.store.connection import READING, Connection, answer_of
 from holdfast.store.queries import query
 from holdfast.store.session import PostgresSession
@@ -44,8 +45,8 @@ async def write_change(
         "reason": reason,
         **origin.signed(actor),
     }
-    answer = await answer_of(await connection.execute(query("write_audit"), parameters))
-    return int(answer.rows[0][0])
+    (row,) = by_name(await answer_of(await connection.execute(query("write_audit"), parameters)))
+    return int(row["audit_id"])
 
 
 async def extend_change(connection: Connection, audit_id: int, after: Mapping[str, Any]) -> None:
@@ -63,6 +64,13 @@ def audit_of_verb(kind: str, data: Mapping[str, Any] | None) -> dict[str, str]:
     return {"action": f"job.{given.get('verb', kind)}", "asked": _json(asked) or "{}"}
 
 
+def signal_data(data: Mapping[str, Any] | None, origin: Origin) -> str | None:
+    """The data of a person's signal, with the request that sends it."""
+    if origin.request_id is None:
+        return _json(data)
+    return _json({**(data or {}), REQUEST_ID: origin.request_id})
+
+
 def _json(value: Mapping[str, Any] | None) -> str | None:
     return orjson.dumps(value).decode() if value is not None else None
 
@@ -75,8 +83,9 @@ class PostgresAudit:
 
     async def read(self, wanted: AuditFilter, before: int | None, limit: int) -> list[AuditRow]:
         parameters = {**wanted._asdict(), "before": before if before is not None else LATEST, "limit": limit}
+        statement = query("read_audit" if wanted.tenant is not None else "read_audit_of_all")
         async with self._store.connections.use(READING) as connection:
-            return records(AuditRow, await answer_of(await connection.execute(query("read_audit"), parameters)))
+            return records(AuditRow, await answer_of(await connection.execute(statement, parameters)))
 
     async def write(
         self, action: str, tenant: str, actor: str, origin: Origin, *, after: Mapping[str, Any], reason: str = ""

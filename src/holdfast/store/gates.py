@@ -16,7 +16,7 @@ from holdfast.remedies import Remedy
 from holdfast.store.audit import Change, write_change
 from holdfast.store.audit_rows import INSTALLATION, NOWHERE, Origin
 from holdfast.store.breakers import ROLE, changing
-from holdfast.store.columns import records
+from holdfast.store.columns import by_name, records
 from holdfast.store.connection import Answer, Connection, answer_of
 from holdfast.store.queries import query
 from holdfast.store.read_rows import DECLARED, BreakerView, LimitView
@@ -26,7 +26,7 @@ SHOWN_NAMES = 10
 
 
 class PostgresGates:
-    """Keeps the promises of `operations.ports.GateStore`."""
+    """Keeps the promises of `operations.gate_ports.GateStore`."""
 
     def __init__(self, store: PostgresSession, origin: Origin = NOWHERE) -> None:
         self._store = store
@@ -154,9 +154,8 @@ class PostgresGates:
 
 async def _values(connection: Connection, key: dict[str, str]) -> dict[str, Any] | None:
     """What a limit allows, locked until the commit; None if there is none."""
-    answer = await answer_of(await connection.execute(query("limit_values"), key))
-    values: dict[str, Any] | None = orjson.loads(answer.rows[0][0]) if answer.rows else None
-    return values
+    found = by_name(await answer_of(await connection.execute(query("limit_values"), key)))
+    return orjson.loads(found[0]["values"]) if found else None
 
 
 def _remedy(name: str, known: list[str], otherwise: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from holdfast.core.events import REQUEST_ID
 from holdfast.core.failing import Failure
 from holdfast.core.signals import EndedTask, TaskCounts, UnqueuedTask
 from holdfast.define.gates import DEFAULT_TENANT
@@ -121,13 +122,17 @@ class SignalRow(NamedTuple):
     data: dict[str, Any] | None = None
     actor: str | None = None
     reason: str | None = None
-    request_id: str | None = None
     task_status: str | None = None
     task_epoch: int | None = None
     task_attempt: int | None = None
     task_retries: int = 0
     task_lost: int = 0
     task_crashes: int = 0
+
+    @property
+    def request_id(self) -> str | None:
+        """The HTTP request that sent it; the events that it causes name it."""
+        return (self.data or {}).get(REQUEST_ID)
 
     @property
     def is_asked(self) -> bool:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
 import psycopg
 
 from holdfast import failpoint
-from holdfast.store.audit import audit_of_verb
+from holdfast.store.audit import audit_of_verb, signal_data
 from holdfast.store.audit_rows import NOWHERE, Origin
 from holdfast.store.columns import by_name, records, remedy_of
 from holdfast.store.outage import unreachable
@@ -38,8 +37,13 @@ class PostgresRequests(PostgresReader):
     ) -> RequestRow | None:
         """Put a signal into the inbox of a job, unless the key was used before; None if there is no such job."""
         key: dict[str, Any] = {"job": job_id, "key": once.key, "tenant": self._tenant}
-        given = orjson.dumps(data).decode() if data is not None else None
-        signal = {"kind": kind, "reason": reason, "data": given, **audit_of_verb(kind, data), **origin.signed(actor)}
+        signal = {
+            "kind": kind,
+            "reason": reason,
+            "data": signal_data(data, origin),
+            **audit_of_verb(kind, data),
+            **origin.signed(actor),
+        }
         try:
             _, sent, read = await self._connections.exchange(
                 ROLE,

@@ -13,7 +13,7 @@ from holdfast.define.definition import Definition
 from holdfast.errors import BacklogFull, DefaultsChanged, NotFound
 from holdfast.remedies import Remedy
 from holdfast.store.arrays import jsons, plain, texts
-from holdfast.store.audit import audit_of_verb
+from holdfast.store.audit import audit_of_verb, signal_data
 from holdfast.store.audit_rows import NOWHERE, Origin
 from holdfast.store.columns import by_name, records, remedy_of
 from holdfast.store.connection import SYNC, Statement
@@ -224,7 +224,7 @@ class PostgresSubmissions(PostgresSession):
         origin: Origin = NOWHERE,
     ) -> int:
         """Put a person's signal into the inbox of a job, of that tenant if one is named; returns the signal's id."""
-        given = orjson.dumps(data).decode() if data is not None else None
+        given = signal_data(data, origin)
         what = {"job": job_id, "kind": kind, "reason": reason, "data": given, "tenant": tenant}
         rows = await self._fetch("send_signal", **what, **audit_of_verb(kind, data), **origin.signed(actor))
         if not rows:
@@ -238,7 +238,8 @@ class PostgresSubmissions(PostgresSession):
         self, job_ids: Sequence[str], kind: str, actor: str, reason: str, *, tenant: str, origin: Origin = NOWHERE
     ) -> dict[int, str]:
         """Put the same signal into the inboxes of jobs that have not ended; returns the job of each signal."""
-        what = {"jobs": plain(job_ids), "kind": kind, "reason": reason, "tenant": tenant}
+        data = signal_data(None, origin)
+        what = {"jobs": plain(job_ids), "kind": kind, "reason": reason, "data": data, "tenant": tenant}
         rows = await self._fetch("send_signals", **what, **audit_of_verb(kind, None), **origin.signed(actor))
         await self._exchange("main", signalled(sorted({row["owner"] for row in rows})))
         return {int(row["id"]): row["job_id"] for row in rows}

@@ -54,11 +54,15 @@ found as (
 select {{attention_columns}} from found order by number desc, since limit %(limit)s;
 
 -- name: attention_to_signals
--- What people have asked of jobs, and no owner has answered yet.
+-- What people have asked of jobs, and no owner has answered yet. `|| ''` keeps the planner from reading all jobs of the
+-- tenant.
 with found as (
     select 'unanswered' as cause, count(*) as number, min(i.sent_at) as since,
-        (array_agg(j.job_id::text order by i.id))[1] as instance, j.workflow_id, i.kind as text
-    from inbox i join jobs j on j.job_id = any(array[i.job_id]) and j.tenant = %(tenant)s
+        (array_agg(i.job_id::text order by i.id))[1] as instance, j.workflow_id, i.kind as text
+    from inbox i
+    cross join lateral (
+        select k.workflow_id from jobs k where k.job_id = i.job_id and k.tenant || '' = %(tenant)s offset 0
+    ) j
     where i.kind = any({{asked_kinds}}) and i.sent_at < now() - make_interval(secs => %(patience)s)
     group by j.workflow_id, i.kind
 )

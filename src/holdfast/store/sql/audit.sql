@@ -19,13 +19,26 @@ returning audit_id;
 update audit a set after = a.after || %(after)s::jsonb where a.audit_id = %(audit_id)s;
 
 -- name: read_audit
--- A page of lines, newest first. An administrator of the installation sees those of all tenants.
-select a.audit_id, a.at, a.tenant, a.actor, a.key_prefix, a.address, a.request_id, a.action, a.instance,
+-- A page of the lines of a tenant, newest first: an index has them in this order.
+select {{audit_line}}
+where a.tenant = %(tenant)s and a.audit_id < %(before)s and {{audit_fits}}
+order by a.audit_id desc limit %(limit)s;
+
+-- name: read_audit_of_all
+-- The same for all tenants.
+select {{audit_line}}
+where a.audit_id < %(before)s and {{audit_fits}}
+order by a.audit_id desc limit %(limit)s;
+
+-- name: audit_line
+-- A line, as people see it.
+a.audit_id, a.at, a.tenant, a.actor, a.key_prefix, a.address, a.request_id, a.action, a.instance,
     a.before::text as before, a.after::text as after, a.reason
-from audit a
-where a.audit_id < %(before)s and (%(tenant)s::text is null or a.tenant = %(tenant)s)
-    and (%(since)s::timestamptz is null or a.at >= %(since)s)
+from audit a;
+
+-- name: audit_fits
+-- Whether a line `a` fits the filters of a list.
+(%(since)s::timestamptz is null or a.at >= %(since)s)
     and (%(actor)s::text is null or a.actor = %(actor)s or a.key_prefix = %(actor)s)
     and (%(action)s::text is null or a.action = %(action)s or starts_with(a.action, %(action)s || '.'))
-    and (%(instance)s::text is null or a.instance = %(instance)s)
-order by a.audit_id desc limit %(limit)s;
+    and (%(instance)s::text is null or a.instance = %(instance)s);

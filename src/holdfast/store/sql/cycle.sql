@@ -21,7 +21,7 @@ for share;
 -- A signal as its owner reads it, with the fence and the budgets of its task.
 i.id, i.job_id::text as job_id, i.kind, i.node, i.item, i.epoch, i.attempt, i.outcome, i.worker, i.alone,
     extract(epoch from i.started_at)::float8 as started_at, case when i.item < 0 then i.output::text end as output,
-    i.data::text as data, i.actor, i.reason, i.request_id, t.status as task_status, t.epoch as task_epoch, t.attempt as task_attempt,
+    i.data::text as data, i.actor, i.reason, t.status as task_status, t.epoch as task_epoch, t.attempt as task_attempt,
     t.retry_count as task_retries, t.lost_count as task_lost, t.crash_count as task_crashes;
 
 -- name: asked_kinds

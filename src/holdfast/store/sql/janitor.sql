@@ -395,10 +395,11 @@ from (
 where c.workers + c.orchestrators + c.answers + c.plans + c.janitor_actions + c.audit + c.stats > 0;
 
 -- name: read_janitor_actions
--- A page of the log, newest first: all lines, or those about jobs of one tenant.
+-- A page of the log, newest first: all lines, or those about jobs of one tenant. `|| ''` keeps the planner from reading
+-- all jobs of the tenant.
 select a.run::text as run, a.duty, a.action, a.job_id::text as job_id, a.node, a.item, a.reason,
     a.before::text as before, a.after::text as after, a.at, a.action_id
 from janitor_actions a
 where a.action_id < coalesce(%(before)s::bigint, 9223372036854775807) and (%(tenant)s::text is null or exists (
-    select 1 from jobs j where j.job_id = any(array[a.job_id]) and j.tenant = %(tenant)s))
+    select 1 from jobs j where j.job_id = any(array[a.job_id]) and j.tenant || '' = %(tenant)s))
 order by a.action_id desc limit %(limit)s;

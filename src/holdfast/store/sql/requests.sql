@@ -12,8 +12,8 @@ on conflict (job_id, key) do nothing;
 -- name: send_request
 -- The signal of a request, if this transaction has taken its key.
 with sent as (
-    insert into inbox (owner, job_id, kind, actor, reason, data, request_id)
-    select coalesce(j.owner, 0), j.job_id, %(kind)s, %(actor)s, %(reason)s, %(data)s::jsonb, %(request_id)s
+    insert into inbox (owner, job_id, kind, actor, reason, data)
+    select coalesce(j.owner, 0), j.job_id, %(kind)s, %(actor)s, %(reason)s, %(data)s::jsonb
     from requests r join jobs j on j.job_id = r.job_id
     where r.job_id = %(job)s and r.key = %(key)s and r.signal_id is null
     returning id, owner, job_id

@@ -334,8 +334,7 @@ create index queue_by_claim_order on queue (lane_id, priority desc, rank, id) wh
 create index queue_by_due_time on queue (due_at) where state = 'waiting';
 create index queue_by_lane_of_lease on queue (lane_id) where state || '' = 'leased';
 
--- Signals for the owners of jobs (0: no owner yet). The owner deletes a signal in the commit that applies it. request_id:
--- the HTTP request that sent it; the events that it causes name it.
+-- Signals for the owners of jobs (0: no owner yet). The owner deletes a signal in the commit that applies it.
 create table inbox (
     owner bigint not null default 0,
     id bigint not null generated always as identity,
@@ -354,7 +353,6 @@ create table inbox (
     actor text,
     reason text,
     sent_at timestamptz not null default now(),
-    request_id text,
     primary key (owner, id),
     constraint signal_kind_is_known
         check (kind in ('submitted', 'report', 'rejected', 'cancel', 'recheck', 'recover', 'pause', 'unpause'))

@@ -36,8 +36,12 @@ of_jobs as (
         sum(g.attempts) as attempts
     from judged g group by 1, 2, 3
 ),
+named as materialized (
+    -- By a subquery, so that each job is looked up by its key, whatever the planner thinks of the size of the tables.
+    select o.*, (select j.tenant from jobs j where j.job_id = o.job_id) as tenant from of_jobs o
+),
 counted as (
-    select j.tenant, o.minute,
+    select o.tenant, o.minute,
         coalesce(sum(o.number) filter (where o.event = 'job_created'), 0) as jobs_submitted,
         coalesce(sum(o.number) filter (where o.event = 'job_completed'), 0) as jobs_completed,
         coalesce(sum(o.number) filter (where o.event = 'job_partial'), 0) as jobs_partial,
@@ -49,8 +53,9 @@ counted as (
         coalesce(sum(o.number) filter (where o.event = 'task_cancelled'), 0) as tasks_cancelled,
         coalesce(sum(o.number) filter (where o.event = 'task_retry_scheduled'), 0)
             + coalesce(sum(o.attempts) filter (where o.event = 'task_failed'), 0) as attempts_failed
-    from of_jobs o join jobs j on j.job_id = any(array[o.job_id])
-    group by j.tenant, o.minute
+    from named o
+    where o.tenant is not null
+    group by o.tenant, o.minute
     having sum(o.number) > 0
 ),
 moved as (
@@ -78,7 +83,8 @@ select to_timestamp(floor(extract(epoch from s.minute) / %(step)s::int) * %(step
     sum(s.tasks_failed)::bigint as tasks_failed, sum(s.tasks_skipped)::bigint as tasks_skipped,
     sum(s.tasks_cancelled)::bigint as tasks_cancelled, sum(s.attempts_failed)::bigint as attempts_failed
 from stats s
-where s.minute >= %(since)s::timestamptz and (%(tenant)s::text is null or s.tenant = %(tenant)s)
+where s.minute >= %(since)s::timestamptz and s.tenant = any(case when %(tenant)s::text is not null
+    then array[%(tenant)s::text] else array(select distinct t.tenant from stats t) end)
 group by 1 order by 1;
 
 -- name: last_pass

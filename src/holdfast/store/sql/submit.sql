@@ -260,8 +260,8 @@ select pg_notify(%(channel)s, %(payload)s);
 -- The signal gets the present owner of the job; the sweep corrects it after a change. The job cannot be pruned
 -- meanwhile.
 with sent as (
-    insert into inbox (owner, job_id, kind, actor, reason, data, request_id)
-    select coalesce(j.owner, 0), j.job_id, %(kind)s, %(actor)s, %(reason)s, %(data)s::jsonb, %(request_id)s
+    insert into inbox (owner, job_id, kind, actor, reason, data)
+    select coalesce(j.owner, 0), j.job_id, %(kind)s, %(actor)s, %(reason)s, %(data)s::jsonb
     from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant)
     for key share
     returning id, owner, job_id
@@ -281,8 +281,8 @@ j.tenant, {{audit_signature}}, %(action)s::text, j.job_id::text,
 -- name: send_signals
 -- The same signal to many jobs that have not ended.
 with sent as (
-    insert into inbox (owner, job_id, kind, actor, reason, request_id)
-    select coalesce(j.owner, 0), j.job_id, %(kind)s, %(actor)s, %(reason)s, %(request_id)s
+    insert into inbox (owner, job_id, kind, actor, reason, data)
+    select coalesce(j.owner, 0), j.job_id, %(kind)s, %(actor)s, %(reason)s, %(data)s::jsonb
     from jobs j
     where j.job_id = any(%(jobs)s::uuid[]) and j.finished_at is null and j.tenant = coalesce(%(tenant)s, j.tenant)
     for key share

@@ -17,6 +17,3 @@ create table audit (
 );
 create index audit_by_tenant on audit (tenant, audit_id desc);
 create index audit_by_time on audit using brin (at);
-
--- The HTTP request that sent a signal. The events that the signal causes name it.
-alter table inbox add column request_id text;
