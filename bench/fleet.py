@@ -12,7 +12,7 @@ from types import TracebackType
 
 import psutil
 
-from holdfast.assembly import new_services
+from holdfast.assembly import new_services, new_web_server
 from holdfast.define.registry import discover
 from holdfast.settings import load_settings
 
@@ -20,15 +20,23 @@ CONCURRENCY = 100
 WORKERS = {
     "worker": ("bench.handlers", CONCURRENCY),
     "both": ("bench.handlers", CONCURRENCY),
+    "resting": ("bench.handlers", 4_000),
     "flooding": ("holdfast.apps.flood", 2),
     "rasters": ("holdfast.apps.raster.handlers", 1),
 }
 """The roles with a worker: their handlers, and how many tasks they run at a time."""
 ORCHESTRATORS = ("orchestrator", "both")
+SERVICE = "api"
+"""The role that serves HTTP, with the settings of the environment."""
 
 
 async def serve(role: str, url: str) -> None:
     """Run the services of a role, in a child process of a fleet."""
+    if role == SERVICE:
+        web, _ = new_web_server(url, load_settings())
+        await web.start()
+        print("ready", flush=True)
+        await web.wait()
     module, concurrency = WORKERS.get(role, (None, None))
     services = new_services(
         url,

@@ -18,6 +18,12 @@ async def noop(**params: Any) -> dict[str, Any]:
     return {"i": params.get("i")}
 
 
+@handler("bench.rest")
+async def rest(seconds: float) -> None:
+    """Take time and nothing else."""
+    await asyncio.sleep(seconds)
+
+
 @handler("bench.stamp")
 async def stamp(**params: Any) -> dict[str, Any]:
     """The start time of the handler, by the clock that all processes of the machine share."""
