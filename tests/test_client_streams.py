@@ -33,8 +33,8 @@ async def test_a_stream_of_a_job_has_its_events_and_ends(engine: Engine) -> None
     rest = [step async for step in engine.client.stream(job_id, after=steps[1].cursor)]
     assert rest == steps[2:]
     assert not any(step.is_reset for step in steps)
-    anew = [step async for step in engine.client.stream(job_id, after=900)]
-    assert (anew[0].is_reset, anew[1:]) == (True, steps)
+    again = [step async for step in engine.client.stream(job_id, after=900)]
+    assert (again[0].is_reset, again[1:]) == (True, steps)
 
 
 async def test_a_stream_of_all_jobs_goes_on_where_another_stopped(engine: Engine) -> None:
