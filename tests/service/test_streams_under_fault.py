@@ -18,9 +18,9 @@ from holdfast.operations.scope import Scope
 from holdfast.store.postgres import PostgresStore
 from tests.chaos.fleet import Server
 from tests.conftest import eventually, with_database
-from tests.running import registry, running
+from tests.running import client_of, registry, running
 from tests.service.serving import Service, serving_http
-from tests.service.streaming import Follower
+from tests.service.streaming import Follower, first_place, stream
 
 pytestmark = pytest.mark.anyio
 
@@ -119,6 +119,30 @@ async def test_ten_listeners_get_each_event_once_whatever_breaks(server: Server)
         assert all(numbers == sorted(numbers) for numbers in one.order.values())
     assert sum(one.connects for one in followers) > 2 * LISTENERS
     assert sum(one.others["restart"] for one in followers) > 0
+
+
+async def test_a_stream_stays_open_while_postgres_restarts(server: Server) -> None:
+    url = server.new_database()
+    async with serving_http(url) as service, AsyncExitStack() as streams:
+        client = await service.as_role("submitter")
+        async with running(url, registry()) as engine:
+            job_id = await engine.submit(FLOW)
+            await engine.finished(job_id)
+        async with client_of(url) as engine:
+            waiting = await engine.submit(FLOW, key="waits")
+        found = await streams.enter_async_context(stream(client, "events/stream"))
+        of_job = await streams.enter_async_context(stream(client, f"jobs/{waiting}/stream"))
+        await first_place(found)
+        assert (await anext(of_job)).data["seq"] == 1
+        await asyncio.to_thread(server.restart_at_once)
+        async with running(url, registry()):
+            got = [one.data["event"] async for one in of_job if not one.event]
+            assert got[-1] == "job_completed"
+            seen: list[str] = []
+            while seen[-1:] != ["job_completed"]:
+                one = await asyncio.wait_for(anext(found), 30)
+                seen += [one.data["event"]] if one.data is not None else []
+            assert seen == got
 
 
 async def submit_while_things_break(url: str, server: Server, apis: Apis) -> list[str]:
