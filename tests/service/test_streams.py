@@ -276,7 +276,8 @@ async def test_what_is_committed_before_a_stream_of_a_job_joins_the_reader_is_no
     def enter() -> AbstractContextManager[Listener]:
         return live.listening("default", job_id, credential="test", check=check)
 
-    sent = [part async for part in job_messages(live, enter, "default", job_id, 0, page)]
+    async with asyncio.timeout(30):
+        sent = [part async for part in job_messages(live, enter, "default", job_id, 0, page)]
     numbers = [int(line[4:]) for part in sent for line in part.split(b"\n") if line.startswith(b"id: ")]
     assert numbers[:-1] == [event["seq"] for event in await engine.events(job_id)]
     assert b"event: end" in sent[-1]
@@ -309,6 +310,21 @@ async def test_streams_start_over_when_the_database_has_another_history(service:
         assert [(one.event, one.id) for one in again] == [("reset", "0"), ("", "1"), ("", "2")]
 
 
+async def test_streams_end_when_their_reader_fails_and_work_again_afterwards(service: Service, engine: Engine) -> None:
+    client = await service.as_role("viewer")
+    async with stream(client, "events/stream") as found:
+        await first_place(found)
+        async with engine.store.connections.use("test") as connection:
+            await connection.execute("alter table pruned_events rename to away")
+            try:
+                async with asyncio.timeout(30):
+                    assert [one.event async for one in found][-1] == "restart"
+            finally:
+                await connection.execute("alter table away rename to pruned_events")
+    async with stream(client, "events/stream") as found:
+        await first_place(found)
+
+
 async def test_one_who_reads_too_slowly_is_cut_and_loses_nothing(service: Service, engine: Engine) -> None:
     """The other listener of the same events gets all of them meanwhile."""
     client = await service.as_role("submitter")
@@ -329,7 +345,8 @@ async def test_one_who_reads_too_slowly_is_cut_and_loses_nothing(service: Servic
             one = await asyncio.wait_for(anext(quick), 30)
             if one.data is not None and one.data["seq"] > 1000:
                 seen.add(one.data["seq"])
-        got = [one async for one in slow]
+        async with asyncio.timeout(60):
+            got = [one async for one in slow]
     assert got[-1].event == "behind"
     read = [one for one in got if one.data is not None and not one.event and one.data["seq"] > 1000]
     assert len(read) < number
