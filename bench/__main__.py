@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import socket
 import statistics
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 from bench import limits
@@ -13,9 +16,10 @@ from bench.ageing import age, claim_milliseconds, open_snapshot, sizes
 from bench.backlog import rate_behind
 from bench.correcting import correct_one_of
 from bench.fairness import alone_and_beside
-from bench.fleet import WORKERS, Fleet, run_child
+from bench.fleet import SERVICE, WORKERS, Fleet, run_child
 from bench.held import hold_back
 from bench.killing import Killed, kill_each
+from bench.listening import keep_commit_times, listen
 from bench.recovering import cancel_and_resume
 from bench.results import gather
 from bench.workloads import Measured, chain, fan, idle_latencies, jobs_of, measure, one_task, pick, run_jobs
@@ -32,7 +36,7 @@ HELD_JOBS, HELD_TASKS = 5_000, 100_000
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench")
-    parser.add_argument("--serve", choices=["orchestrator", "api", *WORKERS])
+    parser.add_argument("--serve", choices=["orchestrator", SERVICE, *WORKERS])
     parser.add_argument("--url")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--widest", type=int, default=100_000, help="the widest fan-out (default: 100,000)")
@@ -65,24 +69,42 @@ def main() -> None:
         metavar="N",
         help="only submit over HTTP, and read from a database with N finished tasks (default: 1,000,000)",
     )
+    parser.add_argument(
+        "--listeners",
+        type=int,
+        nargs="?",
+        const=2_000,
+        metavar="N",
+        help="only send events to N listeners, at higher and higher rates (default: 2,000)",
+    )
     arguments = parser.parse_args()
     if arguments.serve:
         run_child(arguments.serve, arguments.url)
         return
     folder = tempfile.TemporaryDirectory(prefix="holdfast-bench-", ignore_cleanup_errors=True)
-    with folder as name, use_embedded(Path(name)) as url:
-        if arguments.flooding:
-            asyncio.run(flooding(url, Path(name), arguments.flooding, arguments.runs))
-        elif arguments.large:
-            asyncio.run(large(url, Path(name), arguments.large))
-        elif arguments.backlog:
-            asyncio.run(backlog(url, arguments.runs))
-        elif arguments.service:
-            asyncio.run(service(url, arguments.runs, arguments.service, arguments.widest))
-        elif arguments.results:
-            asyncio.run(results_alone(url, arguments.widest))
-        else:
-            asyncio.run(bench(url, arguments.runs, arguments.widest, arguments.aged))
+    with folder as name:
+        if arguments.listeners:
+            with use_embedded(Path(name)) as url:
+                keep_commit_times(url)
+        with use_embedded(Path(name)) as url:
+            run(arguments, url, Path(name))
+
+
+def run(arguments: argparse.Namespace, url: str, home: Path) -> None:
+    if arguments.flooding:
+        asyncio.run(flooding(url, home, arguments.flooding, arguments.runs))
+    elif arguments.large:
+        asyncio.run(large(url, home, arguments.large))
+    elif arguments.backlog:
+        asyncio.run(backlog(url, arguments.runs))
+    elif arguments.service:
+        asyncio.run(service(url, arguments.runs, arguments.service, arguments.widest))
+    elif arguments.listeners:
+        asyncio.run(listening(url, arguments.listeners))
+    elif arguments.results:
+        asyncio.run(results_alone(url, arguments.widest))
+    else:
+        asyncio.run(bench(url, arguments.runs, arguments.widest, arguments.aged))
 
 
 async def service(url: str, runs: int, tasks: int, widest: int) -> None:
@@ -132,6 +154,15 @@ async def backlog(url: str, runs: int) -> None:
         f" {MANY_WAITING:,}: {statistics.median(many):,.0f}; the share is {statistics.median(shares):.2f}"
         f" ({shares[0]:.2f} to {shares[-1]:.2f}; goal: at least 0.8)"
     )
+
+
+async def listening(url: str, number: int) -> None:
+    await apply_missing(url)
+    with closing(socket.create_server(("127.0.0.1", 0))) as found:
+        port = found.getsockname()[1]
+    os.environ |= {"HOLDFAST_PORT": str(port), "HOLDFAST_API_CONNECTIONS": str(number + 100)}
+    with Fleet(url, ("orchestrator", "resting", SERVICE)) as fleet:
+        await listen(url, fleet, port, number)
 
 
 async def flooding(url: str, home: Path, groups: int, runs: int) -> None:

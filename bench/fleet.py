@@ -21,18 +21,21 @@ CONCURRENCY = 100
 WORKERS = {
     "worker": ("bench.handlers", CONCURRENCY),
     "both": ("bench.handlers", CONCURRENCY),
+    "resting": ("bench.handlers", 4_000),
     "flooding": ("holdfast.apps.flood", 2),
     "rasters": ("holdfast.apps.raster.handlers", 1),
 }
 """The roles with a worker: their handlers, and how many tasks they run at a time."""
 ORCHESTRATORS = ("orchestrator", "both")
+SERVICE = "api"
+"""The role that serves HTTP, with the settings of the environment."""
 
 
 async def serve(role: str, url: str) -> None:
     """Run the services of a role, in a child process of a fleet."""
     # Failures that a benchmark makes on purpose are no news.
     logging.getLogger("holdfast").setLevel(logging.ERROR)
-    if role == "api":
+    if role == SERVICE:
         await serve_http(url)
         return
     module, concurrency = WORKERS.get(role, (None, None))
@@ -49,8 +52,8 @@ async def serve(role: str, url: str) -> None:
 
 
 async def serve_http(url: str) -> None:
-    """Serve HTTP on any free port until the process is ended."""
-    server, store = new_web_server(url, load_settings(port=0))
+    """Serve HTTP until the process is ended."""
+    server, store = new_web_server(url, load_settings())
     async with server:
         print(f"ready {server.url}", flush=True)
         await server.wait()
@@ -72,7 +75,7 @@ class Fleet:
             command = [sys.executable, "-m", "bench", "--serve", role, "--url", self._url]
             process = subprocess.Popen(command, stdout=subprocess.PIPE)
             assert process.stdout is not None
-            if process.stdout.readline().strip() != b"ready":
+            if not process.stdout.readline().startswith(b"ready"):
                 raise RuntimeError(f"the {role} did not start")
             self._processes.append(process)
         threading.Thread(target=self._watch, daemon=True).start()

@@ -27,6 +27,12 @@ async def faulty(i: int) -> dict[str, Any]:
     return {"i": i}
 
 
+@handler("bench.rest")
+async def rest(seconds: float) -> None:
+    """Take time and nothing else."""
+    await asyncio.sleep(seconds)
+
+
 @handler("bench.stamp")
 async def stamp(**params: Any) -> dict[str, Any]:
     """The start time of the handler, by the clock that all processes of the machine share."""

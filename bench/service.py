@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import statistics
 import subprocess
 import sys
@@ -63,7 +64,7 @@ class Api:
 
     def __init__(self, database_url: str) -> None:
         command = [sys.executable, "-m", "bench", "--serve", "api", "--url", database_url]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "HOLDFAST_PORT": "0"})
         assert self._process.stdout is not None
         ready, _, self.url = self._process.stdout.readline().decode().strip().partition(" ")
         if ready != "ready":

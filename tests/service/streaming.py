@@ -62,11 +62,15 @@ async def first_place(found: AsyncIterator[Message]) -> str:
 
 
 class Follower:
-    """Follows a stream whatever happens to it, as a browser does, and notes each event that it gets."""
+    """Follows a stream whatever happens to it, as a browser does, and notes each event that it gets.
 
-    def __init__(self, url: Callable[[], str], key: str, path: str, place: str | None = None) -> None:
-        self._url, self._key, self._path = url, key, path
-        self.place = place
+    `breaks` says after each message whether it hangs up and comes again.
+    """
+
+    def __init__(self, url: Callable[[], str], key: str, path: str, breaks: Callable[[], bool] = lambda: False) -> None:
+        self._url, self._key, self._path, self._breaks = url, key, path, breaks
+        self.place: str | None = None
+        self.connects = 0
         self.seen: Counter[tuple[str, int]] = Counter()
         self.order: dict[str, list[int]] = {}
         self.others: Counter[str] = Counter()
@@ -90,6 +94,7 @@ class Follower:
             if answer.status_code != 200:
                 assert answer.status_code == 503, await answer.aread()
                 return
+            self.connects += 1
             async for one in messages(answer):
                 if one.data is not None and not one.event:
                     job, seq = one.data["job_id"], one.data["seq"]
@@ -100,3 +105,5 @@ class Follower:
                     self.is_over = one.event == "end"
                 if one.id is not None:
                     self.place = one.id
+                if self._breaks():
+                    return

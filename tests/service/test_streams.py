@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import httpx2
 import pytest
 
 from holdfast.errors import Permanent
+from holdfast.operations.streaming import JobEvents
+from holdfast.service.event_streams import job_messages
+from holdfast.service.live import Listener
 from tests.conftest import eventually
 from tests.running import Engine, registry, running
 from tests.service.serving import API, Service, serving_http
@@ -258,6 +262,69 @@ async def test_a_listener_that_goes_away_leaves_nothing_behind(service: Service)
         await eventually(is_gone)
 
 
+async def test_what_is_committed_before_a_stream_of_a_job_joins_the_reader_is_not_lost(
+    service: Service, engine: Engine
+) -> None:
+    """The first page is as old as it can be: nothing had happened when it was read."""
+    client = await service.as_role("submitter")
+    job_id = await submitted(client)
+    await ended(client, job_id)
+    live, page = service.live, JobEvents(is_over=False, last_seq=0, events=[])
+
+    async def check() -> None: ...
+
+    def enter() -> AbstractContextManager[Listener]:
+        return live.listening("default", job_id, credential="test", check=check)
+
+    async with asyncio.timeout(30):
+        sent = [part async for part in job_messages(live, enter, "default", job_id, 0, page)]
+    numbers = [int(line[4:]) for part in sent for line in part.split(b"\n") if line.startswith(b"id: ")]
+    assert numbers[:-1] == [event["seq"] for event in await engine.events(job_id)]
+    assert b"event: end" in sent[-1]
+
+
+async def test_streams_start_over_when_the_database_has_another_history(service: Service, engine: Engine) -> None:
+    """A table that was made again stands for a standby that was promoted, or for a backup that was restored."""
+    client = await service.as_role("submitter")
+    job_id = await submitted(client, paused(30.0))
+
+    async def runs() -> bool:
+        return len(await engine.events(job_id)) >= 4
+
+    await eventually(runs)
+    async with stream(client, "events/stream") as found, stream(client, f"jobs/{job_id}/stream") as of_job:
+        await first_place(found)
+        assert [(await anext(of_job)).id for _ in range(4)] == ["1", "2", "3", "4"]
+        async with engine.store.connections.use("test") as connection, connection.transaction():
+            await connection.execute("create table again (like events including all)")
+            await connection.execute("insert into again select * from events where seq <= 2")
+            await connection.execute("drop table events")
+            await connection.execute("alter table again rename to events")
+            await connection.execute("alter index again_pkey rename to events_pkey")
+            await connection.execute("alter index again_xid_idx rename to events_by_transaction")
+        reset = await asyncio.wait_for(anext(found), 30)
+        while reset.data is None:
+            reset = await asyncio.wait_for(anext(found), 30)
+        assert reset.event == "reset"
+        again = [await asyncio.wait_for(anext(of_job), 30) for _ in range(3)]
+        assert [(one.event, one.id) for one in again] == [("reset", "0"), ("", "1"), ("", "2")]
+
+
+async def test_streams_end_when_their_reader_fails_and_work_again_afterwards(service: Service, engine: Engine) -> None:
+    client = await service.as_role("viewer")
+    async with stream(client, "events/stream") as found:
+        await first_place(found)
+        async with engine.store.connections.use("test") as connection:
+            await connection.execute("alter table pruned_events rename to away")
+            try:
+                async with asyncio.timeout(30):
+                    assert [one.event async for one in found][-1] == "restart"
+            finally:
+                await connection.execute("alter table away rename to pruned_events")
+    async with stream(client, "events/stream") as found:
+        await first_place(found)
+
+
 async def test_one_who_reads_too_slowly_is_cut_and_loses_nothing(service: Service, engine: Engine) -> None:
     """The other listener of the same events gets all of them meanwhile."""
     client = await service.as_role("submitter")
@@ -278,7 +345,8 @@ async def test_one_who_reads_too_slowly_is_cut_and_loses_nothing(service: Servic
             one = await asyncio.wait_for(anext(quick), 30)
             if one.data is not None and one.data["seq"] > 1000:
                 seen.add(one.data["seq"])
-        got = [one async for one in slow]
+        async with asyncio.timeout(60):
+            got = [one async for one in slow]
     assert got[-1].event == "behind"
     read = [one for one in got if one.data is not None and not one.event and one.data["seq"] > 1000]
     assert len(read) < number

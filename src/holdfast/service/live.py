@@ -172,9 +172,12 @@ class Live:
             if not group[name]:
                 del group[name]
         if not self._guarded:
-            for task in self._tasks:
-                task.cancel()
-            self._tasks, self.position = [], None
+            self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._tasks, self.position = [], None
 
     def _start(self, duty: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(duty, name="holdfast streams")
@@ -183,8 +186,9 @@ class Live:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """By our bug, or because the schema is gone: the streams end, and listeners that come again start over."""
-        if task.cancelled() or task.exception() is None:
+        if task.cancelled() or task not in self._tasks:
             return
+        self._stop_reading()
         _log.error("the streams have ended", exc_info=task.exception())
         for listener in self._everybody():
             listener.end(_restart())

@@ -72,6 +72,10 @@ class PostgresStreams:
         return JobPage(is_over, last_seq, records(StreamRow, events))
 
     async def _ask(self, role: str, statement: str, /, **parameters: Any) -> Answer:
+        """Listeners go away at any moment. The statement ends nevertheless: its connection stays usable."""
+        return await asyncio.shield(asyncio.create_task(self._answer(role, statement, parameters)))
+
+    async def _answer(self, role: str, statement: str, parameters: dict[str, Any]) -> Answer:
         try:
             async with asyncio.timeout(ANSWER_SECONDS), self._connections.use(role) as connection:
                 return await answer_of(await connection.execute(query(statement), parameters, prepare=True))
