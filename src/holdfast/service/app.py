@@ -7,6 +7,7 @@ import re
 import secrets
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -38,6 +39,8 @@ ALWAYS = {
 NOTHING_HERE = "There is nothing at this address."
 _AMBIGUOUS = re.compile(rb"%(?:2f|5c|[01][0-9a-f]|7f)|\\", re.IGNORECASE)
 """Encoded slashes and control characters, and backslashes: the parts of a path would not be what they seem."""
+_FILE = re.compile(rb"(.*/jobs/[0-9A-Fa-f-]{36}/artifacts/).+", re.DOTALL)
+"""The address of a file. A handler may call it anything: the name is looked up as it is and leads to no other route."""
 _REQUEST_ID = re.compile(r"[0-9A-Za-z._-]{1,64}", re.ASCII)
 _log = logging.getLogger("holdfast.service")
 
@@ -141,7 +144,9 @@ def _wrong_with(scope: Scope) -> HoldfastError | None:
         return Malformed("A request has a Content-Length or a Transfer-Encoding, not both.")
     if scope["http_version"] not in ("1.0", "1.1"):
         return Malformed(f"The service does not speak HTTP/{scope['http_version']}.")
-    if _AMBIGUOUS.search(scope["raw_path"]) or {".", ".."} & set(scope["path"].split("/")):
+    file = _FILE.fullmatch(scope["raw_path"])
+    path = file[1] if file is not None else scope["raw_path"]
+    if _AMBIGUOUS.search(path) or {b".", b".."} & set(unquote_to_bytes(path).split(b"/")):
         return NotFound(NOTHING_HERE)
     return None
 

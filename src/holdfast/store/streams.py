@@ -65,11 +65,12 @@ class PostgresStreams:
     async def job_events(self, job_id: str, tenant: str | None, after: int, limit: int) -> JobPage | None:
         """The next events of a job; None if the tenant has no such job."""
         answer = await self._ask(MISSED, "stream_job", job=job_id, tenant=tenant, after=after, limit=limit)
-        if not answer.rows:
+        job = next(iter(by_name(answer)), None)
+        if job is None:
             return None
-        is_over, last_seq = answer.rows[0][:2]
-        events = Answer([row[2:] for row in answer.rows if row[2] is not None], 0, answer.columns[2:])
-        return JobPage(is_over, last_seq, records(StreamRow, events))
+        # A job without further events has one row, and no event in it.
+        events = records(StreamRow, answer) if job["seq"] is not None else []
+        return JobPage(job["is_over"], job["last_seq"], events)
 
     async def _ask(self, role: str, statement: str, /, **parameters: Any) -> Answer:
         """Listeners go away at any moment. The statement ends nevertheless: its connection stays usable."""
