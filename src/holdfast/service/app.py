@@ -18,6 +18,7 @@ from holdfast.errors import Detail, HoldfastError, InvalidInput, NotFound
 from holdfast.service import routes
 from holdfast.service.answers import problem_response
 from holdfast.service.identity.cors import AllowedOrigins
+from holdfast.service.identity.door import COOKIE
 from holdfast.service.routes.apps import add_apps
 from holdfast.service.routing import add_routes
 from holdfast.service.schemas import NAMED
@@ -87,7 +88,17 @@ def openapi_of(app: FastAPI) -> dict[str, Any]:
         for unused in ("HTTPValidationError", "ValidationError"):
             components["schemas"].pop(unused, None)
         components["securitySchemes"] = {
-            "key": {"type": "http", "scheme": "bearer", "description": "An API key, made with `holdfast keys add`."}
+            "key": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "An API key, made with `holdfast keys add`, or a token of the identity provider.",
+            },
+            "session": {
+                "type": "apiKey",
+                "in": "cookie",
+                "name": COOKIE,
+                "description": "A browser that is signed in.",
+            },
         }
         app.openapi_schema = document
     return app.openapi_schema

@@ -29,9 +29,9 @@ select {{key_columns}}
 from api_keys k where k.prefix = %(prefix)s;
 
 -- name: revoke_key
--- End a key now.
+-- End a key now; nothing if another request was first.
 update api_keys k set revoked_at = clock_timestamp(), revoked_by = %(actor)s
-where k.prefix = %(prefix)s
+where k.prefix = %(prefix)s and k.revoked_at is null
 returning {{key_columns}};
 
 -- name: tenant_columns
