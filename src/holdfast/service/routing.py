@@ -65,7 +65,8 @@ class _Route(APIRoute):
         async def handle(request: Request) -> Response:
             state: ServiceState = request.app.state.service
             identity = await state.door.admit(request, self.permission)
-            _refuse_unknown_query(request, known)
+            if not self.declared.takes_any_query:
+                _refuse_unknown_query(request, known)
             tenant = _tenant(request, identity)
             request.scope["state"]["call"] = CallContext(request, state, identity, tenant)
             if self.body_field is not None and self.declared.reads_body:

@@ -129,6 +129,7 @@ async def start_oidc(
     Permission.PUBLIC,
     answers=Media("text/html", "A page with a button that ends the sign-in."),
     errors=(NotFound, Forbidden),
+    takes_any_query=True,
 )
 async def come_back_from_oidc(
     call: Call,
@@ -137,9 +138,6 @@ async def come_back_from_oidc(
     iss: Annotated[str | None, Query(max_length=2000)] = None,
     error: Annotated[str | None, Query(max_length=200)] = None,
     error_description: Annotated[str | None, Query(max_length=2000)] = None,
-    error_uri: Annotated[str | None, Query(max_length=2000)] = None,
-    session_state: Annotated[str | None, Query(max_length=2000)] = None,
-    scope: Annotated[str | None, Query(max_length=2000)] = None,
 ) -> Response:
     """The browser is back from the identity provider. This changes nothing: a button ends the sign-in."""
     issuer = _flow(call).issuer
