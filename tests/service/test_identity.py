@@ -152,33 +152,6 @@ async def test_an_open_stream_learns_within_seconds_that_its_credential_has_ende
         await store.close()
 
 
-async def test_a_submitter_cancels_what_it_has_submitted_and_nothing_else(service: Service) -> None:
-    key, other = await service.key("submitter"), await service.key("submitter")
-    own, stranger, browser = service.with_key(key), service.with_key(other), service.with_key(None)
-    foreign = await service.as_role("submitter", tenant="x")
-    body = {"definition": workflow("maps")}
-    job_id = (await own.post(f"{API}/jobs", json=body)).json()["job_id"]
-    assert (await stranger.post(f"{API}/jobs", json=body)).json()["job_id"] == job_id, "the same submission"
-    batch = [{"definition": workflow("maps"), "key": "k"}]
-    (made,) = (await stranger.post(f"{API}/jobs/batch", json={"jobs": batch})).json()["items"]
-
-    async def cancelled(client: Any, job: str, **headers: str) -> int:
-        status: int = (
-            await client.post(f"{API}/jobs/{job}/cancel", json={"confirm": True}, headers=headers)
-        ).status_code
-        return status
-
-    assert await cancelled(stranger, job_id) == 403
-    assert await cancelled(own, made["submission"]["job_id"]) == 403
-    assert await cancelled(foreign, job_id) == 404
-    assert await cancelled(await service.as_role("viewer"), job_id) == 403
-    assert (await own.post(f"{API}/jobs/{job_id}/pause", json={})).status_code == 403
-    await browser.post(f"{API}/session", json={"key": key})
-    assert await cancelled(browser, job_id, Origin=service.url) == 202
-    assert await cancelled(stranger, made["submission"]["job_id"]) == 202
-    assert await cancelled(await service.as_role("operator"), job_id) == 202
-
-
 async def test_tenants_are_made_and_bound_by_administrators_of_the_installation_alone(service: Service) -> None:
     admin = await service.as_role("admin", tenant="*")
     made = await admin.post(f"{API}/tenants", json={"name": "acme", "queues": ["maps", "maps", "cpu"]})

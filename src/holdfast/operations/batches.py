@@ -78,7 +78,7 @@ async def _job(
         labels=request.labels,
         marks=check_marks(request.correlation_id, request.external_ids, request.callback_url),
         limit_bytes=store.payload_limit_bytes,
-    )._replace(submitted_by=scope.actor)
+    )
 
 
 async def _definition(

@@ -43,10 +43,6 @@ class IdentityStore(Protocol):
         """The queues of those tenants that are bound, as they were within the last five seconds."""
         ...
 
-    async def submitter(self, tenant: str, job_id: str) -> str | None:
-        """Who submitted a job of a tenant, if that is known; None also if there is no such job."""
-        ...
-
     async def add_session(self, row: SessionRow, seconds: float) -> SessionRow:
         """Sign a browser in for so long, or until the end that the row names if that comes first."""
         ...

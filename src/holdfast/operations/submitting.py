@@ -183,7 +183,7 @@ async def submit(
         labels=labels,
         marks=marks,
         limit_bytes=store.payload_limit_bytes,
-    )._replace(submitted_by=scope.actor)
+    )
     (submission,) = await submit_many(store, [job])
     if refuse_changed and submission.definition_changed and not submission.is_open:
         raise _changed(submission)

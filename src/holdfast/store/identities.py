@@ -74,10 +74,6 @@ class PostgresIdentities:
         bound = {name: known[name][1] for name in asked if name in known}
         return {name: queues for name, queues in bound.items() if queues is not None}
 
-    async def submitter(self, tenant: str, job_id: str) -> str | None:
-        found = by_name(await self._ask("submitter_of_job", tenant=tenant, job=job_id))
-        return found[0]["submitted_by"] if found else None
-
     async def add_session(self, row: SessionRow, seconds: float) -> SessionRow:
         (made,) = by_name(
             await self._ask(

@@ -298,8 +298,6 @@ class NewJob(NamedTuple):
     callback_url: str | None = None
     text: DefinitionText | None = None
     """The text from which the definition was read."""
-    submitted_by: str | None = None
-    """Who asks for it, as histories name them."""
     defaults_mark: str | None = None
     """Which defaults these were. The store refuses the submission if they are others by now; None: any will do."""
 

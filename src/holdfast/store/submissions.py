@@ -99,7 +99,6 @@ class PostgresSubmissions(PostgresSession):
             # The same for marks.
             "correlation_id": _texts_or_null([j.correlation_id for j in jobs]),
             "callback_url": _texts_or_null([j.callback_url for j in jobs]),
-            "submitted_by": _texts_or_null([j.submitted_by for j in jobs]),
             # Null stands for jobs that take any defaults.
             "defaults_mark": texts(j.defaults_mark for j in jobs),
         }

@@ -13,7 +13,6 @@ from holdfast.operations.identity import Permission
 from holdfast.operations.verbs import Plan, Verb, VerbRequest, VerbResult
 from holdfast.service.bodies import BODIES, Because, Clear, PlanOf, Reasoned, Resume, Retry, Set, Skip, Undo
 from holdfast.service.call import Call, CallContext, JobId
-from holdfast.service.identity.ownership import refuse_unless_own
 from holdfast.service.table import RouteTable
 from holdfast.views.interventions import Acknowledgement
 
@@ -64,16 +63,15 @@ async def carry_out_verb(call: CallContext, job_id: str, verb: Verb, body: Reaso
     return call.answer(result, 200 if result.is_applied else 202)
 
 
-def _verb(verb: Verb, kind: Any, text: str, permission: Permission = Permission.OPERATE) -> None:
+def _verb(verb: Verb, kind: Any, text: str) -> None:
     async def endpoint(call: Call, job_id: JobId, body: Any, wait: Wait = 0) -> Response:
-        await refuse_unless_own(call, job_id)
         return await carry_out_verb(call, job_id, verb, body, wait)
 
     endpoint.__name__ = f"{verb}_job"
     endpoint.__doc__ = text
     endpoint.__annotations__["body"] = kind
     path = f"/jobs/{{job_id}}/{verb}"
-    declare = table.post(path, permission, answers=VerbResult, also=SENT, errors=(Refused,))
+    declare = table.post(path, Permission.OPERATE, answers=VerbResult, also=SENT, errors=(Refused,))
     declare(endpoint)
 
 
@@ -86,12 +84,7 @@ _verb(Verb.SET, Set, "Give a node its result by hand.")
 _verb(Verb.UNDO, Undo, "Undo what a job has completed, from its end to its beginning.")
 _verb(Verb.PAUSE, Reasoned, "Start no more tasks of a job; running ones go on.")
 _verb(Verb.UNPAUSE, Reasoned, "Let a paused job go on.")
-_verb(
-    Verb.CANCEL,
-    Reasoned,
-    "Stop a job. Running tasks have the grace period to finish.\n\nA submitter may stop what it has submitted itself.",
-    Permission.SUBMIT,
-)
+_verb(Verb.CANCEL, Reasoned, "Stop a job. Running tasks have the grace period to finish.")
 
 
 @table.post("/jobs/{job_id}/acknowledge", Permission.OPERATE, answers=Acknowledgement, errors=(Refused,))

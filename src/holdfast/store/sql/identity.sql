@@ -104,7 +104,3 @@ select 'session', s.token_hash from sessions s left join api_keys k on k.prefix 
 where s.token_hash = any(%(sessions)s::text[]) and s.expires_at > clock_timestamp()
     and (s.key_prefix is null or (k.prefix is not null and k.revoked_at is null
         and coalesce(k.expires_at > clock_timestamp(), true)));
-
--- name: submitter_of_job
--- Who submitted a job of the tenant; a row without a name if that is not known.
-select j.submitted_by from jobs j where j.job_id = %(job)s::uuid and j.tenant = %(tenant)s;

@@ -100,7 +100,6 @@ create table jobs (
     undo jsonb,
     correlation_id text,
     callback_url text,
-    submitted_by text,
     primary key (job_id),
     constraint job_status_is_known
         check (status in ('pending', 'running', 'completed', 'partial', 'failed', 'cancelled')),
