@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from types import TracebackType
 
 import psutil
 
-from holdfast.assembly import new_services
+from holdfast.assembly import new_services, new_web_server
 from holdfast.define.registry import discover
 from holdfast.settings import load_settings
 
@@ -29,6 +30,11 @@ ORCHESTRATORS = ("orchestrator", "both")
 
 async def serve(role: str, url: str) -> None:
     """Run the services of a role, in a child process of a fleet."""
+    # Failures that a benchmark makes on purpose are no news.
+    logging.getLogger("holdfast").setLevel(logging.ERROR)
+    if role == "api":
+        await serve_http(url)
+        return
     module, concurrency = WORKERS.get(role, (None, None))
     services = new_services(
         url,
@@ -40,6 +46,15 @@ async def serve(role: str, url: str) -> None:
     await services.start()
     print("ready", flush=True)
     await services.wait()
+
+
+async def serve_http(url: str) -> None:
+    """Serve HTTP on any free port until the process is ended."""
+    server, store = new_web_server(url, load_settings(port=0))
+    async with server:
+        print(f"ready {server.url}", flush=True)
+        await server.wait()
+    await store.close()
 
 
 class Fleet:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from holdfast.bootstrap import open_payloads
 from holdfast.core.states import Rules
 from holdfast.define.registry import Registry
+from holdfast.janitor.retention import Keeping
 from holdfast.janitor.service import Janitor
 from holdfast.orchestrator.loop import Orchestrator
 from holdfast.pacing import CrowdingMonitor
@@ -83,6 +84,7 @@ def new_janitor(store: PostgresStore, settings: Settings) -> Janitor:
         process_name(),
         lease_seconds=settings.owner_lease_seconds,
         retention_days=settings.retention_days,
+        keeping=Keeping(settings.audit_days, settings.stats_days),
     )
 
 
@@ -171,6 +173,7 @@ def new_web_server(url: str, settings: Settings) -> tuple[WebServer, PostgresSto
         grace_seconds=settings.grace_seconds,
         root_path=settings.root_path,
         trusted_proxies=settings.trusted_proxies,
+        on_stop=state.live.end,
     )
     return server, store
 

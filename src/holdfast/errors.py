@@ -17,6 +17,7 @@ HoldfastError                something that a person can act on; becomes the pro
 ├── Unreachable              the database or server does not answer
 │   ├── SchemaMismatch       it answers, but its schema belongs to another version
 │   └── Locked               it answers, but another session holds a lock
+├── NeedsDatabase            a client over a URL was asked for what only one at the database can do
 ├── Unusable                 a directory, a file or a stream that the command needs cannot be used
 └── TemplateError            an expression failed while a job ran
 LostRace                     another process was first; this one forgets what it read and reads again
@@ -309,6 +310,11 @@ class SchemaMismatch(Unreachable):
 class Locked(Unreachable):
     code = "LOCKED"
     title = "Another session keeps a row locked"
+
+
+class NeedsDatabase(HoldfastError):
+    code = "NEEDS_A_DATABASE"
+    title = "This needs the database itself"
 
 
 class Unusable(HoldfastError):

@@ -47,6 +47,8 @@ class Settings(BaseModel):
     handlers: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
     database_url: str | None = None
+    url: str | None = None
+    api_key: str | None = Field(None, repr=False)
     home: Path = Path(".holdfast")
     tenant: str = Field("default", min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")
     postgres_bin: Path | None = None
@@ -67,6 +69,8 @@ class Settings(BaseModel):
     payload_limit_bytes: int = Field(16 * 1024 * 1024, ge=1, le=1 << 30)
     storage_url: str | None = None
     retention_days: float | None = Field(None, gt=0, le=36_500)
+    audit_days: float = Field(365, gt=0, le=36_500)
+    stats_days: float = Field(90, gt=0, le=36_500)
     api: bool = True
     host: str = Field("127.0.0.1", min_length=1, max_length=253)
     port: int = Field(8321, ge=0, le=65_535)
@@ -119,8 +123,10 @@ def load_settings(**overrides: Any) -> Settings:
             keep_secret(text)
             keep_secrets_of(f"?{text}")
     project = find_project_file()
+    given = {name for name, value in overrides.items() if value is not None}
     own = _from_environment() | {name: value for name, value in overrides.items() if value is not None}
     shared = _from_project_file(project) if project is not None else {}
+    _choose_address(given, own, shared)
     try:
         settings = Settings(**shared | own)
     except ValidationError as error:
@@ -133,8 +139,9 @@ def load_settings(**overrides: Any) -> Settings:
             errors=details,
             remedy="Correct or unset the variables named above.",
         ) from None
-    if settings.oidc_client_secret is not None:
-        keep_secret(settings.oidc_client_secret)
+    for secret in (settings.api_key, settings.oidc_client_secret):
+        if secret is not None:
+            keep_secret(secret)
     settings._project, settings._from_project = project, frozenset(shared.keys() - own.keys())
     if settings.renew_seconds >= settings.lease_seconds:
         raise InvalidInput(
@@ -149,6 +156,22 @@ def load_settings(**overrides: Any) -> Settings:
             remedy="Use about a third of the lease.",
         )
     return settings
+
+
+def _choose_address(given: set[str], own: dict[str, Any], shared: dict[str, Any]) -> None:
+    """A flag that names a service wins over a variable that names a database, and the other way round."""
+    if "url" not in own:
+        return
+    if "database_url" in given:
+        del own["url"]
+        return
+    if "url" not in given and "database_url" in own:
+        raise InvalidInput(
+            "HOLDFAST_URL names a service, and HOLDFAST_DATABASE_URL a database.",
+            remedy="Unset one of them, or choose with --url or --database-url.",
+        )
+    own.pop("database_url", None)
+    shared.pop("database_url", None)
 
 
 def _from_environment() -> dict[str, Any]:

@@ -19,7 +19,10 @@ OF_THE_INSTALLATION = {
     "lock_holders", "server_facts",
 }  # fmt: skip
 """Processes and queues serve all tenants; operators look at them."""
-LISTS_OF_COLUMNS = {"event_of_pin", "job_fits", "pause_of_job", "session_columns", "unserved_columns", "work_began"}
+LISTS_OF_COLUMNS = {
+    "event_of_pin", "external_ids_of_job", "job_fits", "pause_of_job", "session_columns", "unserved_columns",
+    "work_began",
+}  # fmt: skip
 """Parts of the statements above; none of them is run."""
 
 

@@ -11,6 +11,8 @@ import httpx2
 from holdfast.assembly import new_web_server
 from holdfast.client import Client
 from holdfast.operations.scope import Scope
+from holdfast.service.live import Live
+from holdfast.service.server import WebServer
 from holdfast.settings import Settings
 from tests.running import HOME
 
@@ -26,10 +28,20 @@ GENEROUS: dict[str, Any] = {
 class Service:
     """A running service, and clients that send requests to it."""
 
-    def __init__(self, url: str, admin: Client) -> None:
-        self.url = url
+    def __init__(self, server: WebServer, admin: Client) -> None:
+        self._server = server
+        self.url = server.url
         self.admin = admin
         self._open: list[httpx2.AsyncClient] = []
+
+    @property
+    def live(self) -> Live:
+        """The streams of the process."""
+        live: Live = self._server.app.state.service.live
+        return live
+
+    def request_stop(self) -> None:
+        self._server.request_stop()
 
     async def key(self, *roles: str, tenant: str = "default", name: str = "test") -> str:
         return (await self.admin.add_key(name, roles=roles, tenant=tenant)).key
@@ -52,9 +64,9 @@ class Service:
 @asynccontextmanager
 async def serving_http(url: str, **settings: Any) -> AsyncIterator[Service]:
     """The service alone; with `tests.running.running` beside it the jobs run, too."""
-    chosen = Settings(database_url=url, home=HOME, port=0, grace_seconds=1.0, **(GENEROUS | settings))
+    chosen = Settings(**{"database_url": url, "home": HOME, "port": 0, "grace_seconds": 1.0, **GENEROUS, **settings})
     server, store = new_web_server(url, chosen)
-    service = Service(server.url, Client(store, Scope("*", "admin@test")))
+    service = Service(server, Client(store, Scope("*", "admin@test")))
     try:
         async with server:
             try:

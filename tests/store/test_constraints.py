@@ -23,6 +23,7 @@ GOOD = {
     "payloads": f"insert into payloads (job_id, bytes, {{columns}}) values ('{JOB}', 1, {{values}})",
     "api_keys": "insert into api_keys (prefix, secret_hash, name, tenant, created_by, {columns})"
     " values ('p', 'h', 'n', 't', 'a', {values})",
+    "sources": "insert into sources (tenant, definition_hash, content, {columns}) values ('t', 'd', 'c', {values})",
     "tenants": "insert into tenants (created_by, {columns}) values ('a', {values})",
     "sessions": "insert into sessions (token_hash, name, tenant, expires_at, {columns})"
     " values ('h', 'n', 't', now(), {values})",
@@ -61,6 +62,7 @@ REFUSED = {
     "limits_are_above_zero": ("limits", "concurrency", "0"),
     "a_rate_has_a_burst": ("limits", "rate", "1"),
     "janitor_action_is_known": ("janitor_actions", "action", "'repair'"),
+    "source_kind_is_known": ("sources", "kind", "'xml'"),
     "payloads_are_named_by_their_sha256": ("payloads", "digest", "'../../etc/passwd'"),
 }  # fmt: skip
 

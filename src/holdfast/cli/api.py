@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from holdfast.assembly import new_web_server, process_name
-from holdfast.bootstrap import open_client
+from holdfast.bootstrap import KEY_FILE, open_client
 from holdfast.cli.problems import Interrupted
 from holdfast.cli.session import Target, begin, draining, drive
 from holdfast.cli.streams import answer_json, say
@@ -27,7 +27,6 @@ from holdfast.settings import Settings
 if TYPE_CHECKING:
     from holdfast.service.server import WebServer
 
-KEY_FILE = "admin.key"
 PRIVATE = 0o600
 LIBRARIES = ("fastapi", "uvicorn")
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from holdfast.errors import Forbidden
 from holdfast.operations.scope import Scope
+from holdfast.store.audit_rows import Origin
 
 EVERY_TENANT = "*"
 """The tenant of an identity that administers the whole installation."""
@@ -82,5 +83,12 @@ class Identity:
                 remedy=f"Use a key with one of these roles: {roles}.",
             )
 
-    def scope(self, tenant: str) -> Scope:
-        return Scope(tenant, self.name)
+    @property
+    def principal(self) -> str:
+        """The identity in words that no other one has: keys may share a name."""
+        return f"key:{self.key}" if self.key is not None else f"name:{self.name}"
+
+    def scope(self, tenant: str, *, address: str | None = None, request_id: str | None = None) -> Scope:
+        key_prefix = f"hf_{self.key}" if self.key is not None else None
+        origin = Origin(key_prefix, address, request_id)
+        return Scope(tenant, self.name, origin, administers=self.is_installation_admin, submitter=self.principal)

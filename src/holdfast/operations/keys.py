@@ -51,7 +51,7 @@ async def add_key(
         )
     prefix, secret = _random(PREFIX_LENGTH), _random_secret()
     key = f"hf_{prefix}{secret}"
-    row = await store.identities().add_key(
+    row = await store.identities(scope.origin).add_key(
         KeyRow(prefix, _hash(key), name, owner, tuple(map(str, wanted)), created_by=scope.actor, expires_at=expires_at)
     )
     return NewKey(key, key_view(row))
@@ -70,7 +70,7 @@ async def revoke_key(scope: Scope, store: OperationsStore, prefix: str) -> Key:
     found = next((row for row in await store.identities().keys(tenant) if row.prefix == wanted), None)
     if found is None:
         raise NotFound(f"There is no key hf_{wanted}.", remedy="List the keys with: holdfast keys")
-    revoked = await store.identities().revoke_key(wanted, scope.actor)
+    revoked = await store.identities(scope.origin).revoke_key(wanted, scope.actor)
     if revoked is None:
         by = f", by {found.revoked_by}" if found.revoked_by is not None else ""
         raise Refused(f"Key hf_{wanted} was revoked already{by}.", instance=f"hf_{wanted}")

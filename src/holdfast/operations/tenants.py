@@ -36,7 +36,7 @@ async def keep_tenant(
         raise InvalidInput(
             f"A tenant is bound to 1 to {MOST_QUEUES} queues.", remedy="Name no queues to let it use every queue."
         )
-    row, is_new = await store.identities().keep_tenant(name, bound, scope.actor)
+    row, is_new = await store.identities(scope.origin).keep_tenant(name, bound, scope.actor)
     return KeptTenant(tenant_view(row), is_new)
 
 

@@ -39,10 +39,12 @@ def signal(row: SignalRow, now: float, chance: float, state: JobState) -> Signal
             assert row.node is not None and row.item is not None and row.epoch is not None
             return ReportRejected(row.node, row.item, row.epoch, row.worker or "")
         case "cancel":
-            return CancelRequested(row.id, row.actor or "", row.reason or "", (row.data or {}).get("plan_id"))
+            plan_id = (row.data or {}).get("plan_id")
+            return CancelRequested(row.id, row.actor or "", row.reason or "", plan_id, row.request_id)
         case "pause" | "unpause":
             plan_id = (row.data or {}).get("plan_id")
-            return PauseRequested(row.id, row.actor or "", row.reason or "", row.kind == "pause", plan_id)
+            is_paused = row.kind == "pause"
+            return PauseRequested(row.id, row.actor or "", row.reason or "", is_paused, plan_id, row.request_id)
         case _:
             raise Bug(f"signal {row.id} of job {row.job_id} has an unknown kind: {row.kind}")
 

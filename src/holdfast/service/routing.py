@@ -9,7 +9,9 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
 
+from holdfast import failpoint
 from holdfast.define.gates import DEFAULT_TENANT
 from holdfast.define.plain import MAX_DEPTH, faults, parse_json
 from holdfast.define.source import did_you_mean
@@ -50,6 +52,8 @@ class _Route(APIRoute):
             name=declared.endpoint.__name__,
             operation_id="_".join(filter(None, (owner, declared.endpoint.__name__))),
             include_in_schema=not declared.is_hidden,
+            # A request without a body needs no type; `parsed_body` refuses other types.
+            strict_content_type=False,
             **described(declared),
         )
         return route
@@ -69,9 +73,15 @@ class _Route(APIRoute):
                 _refuse_unknown_query(request, known)
             tenant = _tenant(request, identity)
             request.scope["state"]["call"] = CallContext(request, state, identity, tenant)
-            if self.body_field is not None and self.declared.reads_body:
-                request = _ParsedRequest(request, await parsed_body(request, state))
-            return await inner(request)
+            try:
+                if self.body_field is not None and self.declared.reads_body:
+                    request = _ParsedRequest(request, await parsed_body(request, state))
+                response = await inner(request)
+            finally:
+                state.release(request.scope["state"].get("held_bytes", 0))
+            if self.declared.method != "GET":
+                await failpoint.hit("api.after_commit", self.name)
+            return response
 
         return handle
 
@@ -155,10 +165,13 @@ async def read_body(request: Request, state: ServiceState) -> bytes:
     try:
         async with asyncio.timeout(state.body_seconds):
             async for part in request.stream():
-                size += len(part)
+                state.hold(len(part))
+                request.scope["state"]["held_bytes"] = size = size + len(part)
                 if size > limit:
                     raise too_large
                 parts.append(part)
+    except ClientDisconnect:
+        raise InvalidInput("The body ended before its end.") from None
     except TimeoutError:
         raise InvalidInput(f"The body did not arrive within {state.body_seconds:g} s.") from None
     return b"".join(parts)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import uvicorn
 from fastapi import FastAPI
 
 from holdfast.errors import Unusable
+from holdfast.service.protocol import HEADER_BYTES, guarded_by
 
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75
-HEADER_BYTES = 64 * 1024
-"""How large the headers of a request may be."""
+SPARE_FILES = 256
+"""Open files beside the connections: to the database, of uploads and of the log."""
 START_SECONDS = 10.0
+STALLED_MILLISECONDS = 60_000
 
 
 class _Server(uvicorn.Server):
@@ -49,7 +52,9 @@ class WebServer:
         grace_seconds: float,
         root_path: str = "",
         trusted_proxies: tuple[str, ...] = (),
+        on_stop: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_stop` is called when the end begins: requests that have no end of their own must end now."""
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -58,7 +63,8 @@ class WebServer:
             server_header=False,
             date_header=True,
             backlog=BACKLOG,
-            limit_concurrency=connections,
+            http=guarded_by(connections),
+            ws="none",
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=max(1, round(grace_seconds)),
             h11_max_incomplete_event_size=HEADER_BYTES,
@@ -67,9 +73,12 @@ class WebServer:
             forwarded_allow_ips=list(trusted_proxies),
         )
         self._server = _Server(config)
+        self._connections = connections
         self._socket = _listening(host, port)
         self._running: asyncio.Task[None] | None = None
         self.host = host
+        self.app = app
+        self._on_stop = on_stop
 
     @property
     def port(self) -> int:
@@ -82,7 +91,9 @@ class WebServer:
         return f"http://{host}:{self.port}"
 
     async def start(self) -> None:
-        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+        # Below that it writes a line for every request that is not HTTP.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        _allow_files(self._connections + SPARE_FILES)
         self._running = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="holdfast api")
         async with asyncio.timeout(START_SECONDS):
             await self._server.is_listening.wait()
@@ -95,6 +106,7 @@ class WebServer:
     def request_stop(self) -> None:
         """Take no more connections, and end when the running requests have ended."""
         self._server.should_exit = True
+        self._on_stop()
 
     async def stop(self) -> None:
         self.request_stop()
@@ -110,12 +122,23 @@ class WebServer:
         await self.stop()
 
 
+def _allow_files(number: int) -> None:
+    """Let this process open so many files, as far as it may. With fewer it could not accept all its connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = number if hard == resource.RLIM_INFINITY else min(number, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def _listening(host: str, port: int) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, protocol)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):
+                # Connections inherit it: one whose other side takes nothing is ended, and frees what waits for it.
+                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALLED_MILLISECONDS)
             listening.bind(address)
         except OSError:
             listening.close()

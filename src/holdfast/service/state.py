@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from holdfast.errors import Unreachable
 from holdfast.operations.identity import Identity
 from holdfast.operations.ports import Installation, OperationsStore
 from holdfast.service.identity.door import Door
+from holdfast.service.live import Live
 
 if TYPE_CHECKING:
     from holdfast.service.identity.code_flow import CodeFlow
+
+
+BODIES_BYTES = 128 << 20
+"""How much memory the bodies of all requests together may take."""
+
+
+class TooManyBodies(Unreachable):
+    code = "TOO_MANY_BODIES"
+    title = "The service reads as many large bodies as it can hold"
 
 
 @dataclass
@@ -23,15 +35,31 @@ class ServiceState:
     door: Door
     body_limit_bytes: int = 8 << 20
     body_seconds: float = 30.0
+    bodies_bytes: int = BODIES_BYTES
     allow_bootstrap: bool = False
     open_installation: Callable[[], AbstractAsyncContextManager[Installation]] | None = None
     """Opens the database itself, for those who set it up."""
     code_flow: CodeFlow | None = field(default=None)
     """Signs browsers in at an identity provider, if there is one."""
+    _held_bytes: int = 0
+
+    @cached_property
+    def live(self) -> Live:
+        """The streams of this process."""
+        return Live(self.store)
 
     async def is_still_valid(self, identity: Identity) -> bool:
         """Whether the credential of a request that is still open holds. Cheap: ask each few seconds."""
         return await self.door.is_still_valid(identity)
+
+    def hold(self, number: int) -> None:
+        """Take memory for a part of a body, until the request releases it."""
+        if self._held_bytes + number > max(self.bodies_bytes, self.body_limit_bytes):
+            raise TooManyBodies("Other requests bring large bodies now.", remedy="Send the same request again.")
+        self._held_bytes += number
+
+    def release(self, number: int) -> None:
+        self._held_bytes -= number
 
     def forget_identities(self) -> None:
         """Read every identity again."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from holdfast.store.audit_rows import NOWHERE, Origin
 from holdfast.store.columns import by_name, records
 from holdfast.store.connection import Answer, answer_of
 from holdfast.store.identity_rows import KeyRow, SessionRow, TenantRow
@@ -21,8 +22,9 @@ MOST_REMEMBERED = 10_000
 class PostgresIdentities:
     """Keeps the promises of `operations.ports.IdentityStore`."""
 
-    def __init__(self, store: PostgresSession) -> None:
+    def __init__(self, store: PostgresSession, origin: Origin = NOWHERE) -> None:
         self._store = store
+        self._origin = origin
 
     async def add_key(self, row: KeyRow) -> KeyRow:
         (made,) = await self._keys(
@@ -32,8 +34,8 @@ class PostgresIdentities:
             name=row.name,
             tenant=row.tenant,
             roles=list(row.roles),
-            created_by=row.created_by,
             expires_at=row.expires_at,
+            **self._origin.signed(row.created_by),
         )
         return made
 
@@ -45,7 +47,7 @@ class PostgresIdentities:
         return next(iter(await self._keys("use_key", prefix=prefix, secret_hash=secret_hash)), None)
 
     async def revoke_key(self, prefix: str, actor: str) -> KeyRow | None:
-        return next(iter(await self._keys("revoke_key", prefix=prefix, actor=actor)), None)
+        return next(iter(await self._keys("revoke_key", prefix=prefix, **self._origin.signed(actor))), None)
 
     async def has_keys(self) -> bool:
         """Whether any key is valid."""
@@ -55,8 +57,8 @@ class PostgresIdentities:
         return records(TenantRow, await self._ask("read_tenants"))
 
     async def keep_tenant(self, name: str, queues: Sequence[str] | None, actor: str) -> tuple[TenantRow, bool]:
-        parameters = {"name": name, "queues": list(queues) if queues is not None else None, "actor": actor}
-        answer = await self._ask("keep_tenant", **parameters)
+        parameters = {"name": name, "queues": list(queues) if queues is not None else None}
+        answer = await self._ask("keep_tenant", **parameters, **self._origin.signed(actor))
         self._store.queues_of_tenants.pop(name, None)
         (made,), (row,) = records(TenantRow, answer), by_name(answer)
         return made, row["is_new"]

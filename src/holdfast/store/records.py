@@ -121,6 +121,7 @@ class SignalRow(NamedTuple):
     data: dict[str, Any] | None = None
     actor: str | None = None
     reason: str | None = None
+    request_id: str | None = None
     task_status: str | None = None
     task_epoch: int | None = None
     task_attempt: int | None = None
@@ -298,6 +299,8 @@ class NewJob(NamedTuple):
     callback_url: str | None = None
     text: DefinitionText | None = None
     """The text from which the definition was read."""
+    submitter: str | None = None
+    """The identity that may cancel the job because it submitted it, if there is one."""
     defaults_mark: str | None = None
     """Which defaults these were. The store refuses the submission if they are others by now; None: any will do."""
 

@@ -133,11 +133,13 @@ async def start_oidc(
 )
 async def come_back_from_oidc(
     call: Call,
-    code: Annotated[str | None, Query(max_length=flow.LONGEST_CODE)] = None,
-    state: Annotated[str | None, Query(max_length=200)] = None,
-    iss: Annotated[str | None, Query(max_length=2000)] = None,
-    error: Annotated[str | None, Query(max_length=200)] = None,
-    error_description: Annotated[str | None, Query(max_length=2000)] = None,
+    code: Annotated[
+        str | None, Query(max_length=flow.LONGEST_CODE, description="The code of the identity provider.")
+    ] = None,
+    state: Annotated[str | None, Query(max_length=200, description="What the sign-in began with.")] = None,
+    iss: Annotated[str | None, Query(max_length=2000, description="The issuer of the code.")] = None,
+    error: Annotated[str | None, Query(max_length=200, description="Why the provider has refused, as a code.")] = None,
+    error_description: Annotated[str | None, Query(max_length=2000, description="The same in words.")] = None,
 ) -> Response:
     """The browser is back from the identity provider. This changes nothing: a button ends the sign-in."""
     issuer = _flow(call).issuer

@@ -41,7 +41,7 @@ async def keep_tenant(call: Call, body: MakeTenant) -> Response:
     """Make a tenant, or bind it to other queues. A submission that names another queue is refused."""
     _refuse_others(call)
     kept = await call.client.keep_tenant(body.name, queues=body.queues)
-    return call.answer(kept.tenant, 201 if kept.is_new else 200)
+    return call.answer(kept if call.is_ours else kept.tenant, 201 if kept.is_new else 200)
 
 
 def _refuse_others(call: CallContext) -> None:

@@ -21,7 +21,7 @@ for share;
 -- A signal as its owner reads it, with the fence and the budgets of its task.
 i.id, i.job_id::text as job_id, i.kind, i.node, i.item, i.epoch, i.attempt, i.outcome, i.worker, i.alone,
     extract(epoch from i.started_at)::float8 as started_at, case when i.item < 0 then i.output::text end as output,
-    i.data::text as data, i.actor, i.reason, t.status as task_status, t.epoch as task_epoch, t.attempt as task_attempt,
+    i.data::text as data, i.actor, i.reason, i.request_id, t.status as task_status, t.epoch as task_epoch, t.attempt as task_attempt,
     t.retry_count as task_retries, t.lost_count as task_lost, t.crash_count as task_crashes;
 
 -- name: asked_kinds
@@ -62,8 +62,8 @@ for update of i skip locked;
 -- name: claim_asked
 -- Claims jobs of which people or the janitor ask something, and reads what they ask of jobs that were just claimed. It
 -- runs after claim_jobs: nothing can be sent to a locked job, so nothing is passed over. A job that was cancelled or
--- paused before its start does not start, however many jobs wait. `+ 0` keeps the planner from the primary key, which
--- leads through all signals without an owner.
+-- paused before its start does not start, however many jobs wait; unless so much is asked of one job that a cycle reads
+-- only a part of it. `+ 0` keeps the planner from the primary key, which leads through all signals without an owner.
 {{signals_with_free_jobs}}
     and i.owner + 0 = 0 and i.kind = any({{asked_kinds}})
 order by i.id

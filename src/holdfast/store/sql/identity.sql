@@ -6,9 +6,18 @@ k.prefix, k.secret_hash, k.name, k.tenant, k.roles, k.created_by, k.expires_at, 
 
 -- name: add_key
 -- A new key. Only the hash of it is stored.
-insert into api_keys as k (prefix, secret_hash, name, tenant, roles, created_by, expires_at)
-values (%(prefix)s, %(secret_hash)s, %(name)s, %(tenant)s, %(roles)s, %(created_by)s, %(expires_at)s)
-returning {{key_columns}};
+with k as (
+    insert into api_keys (prefix, secret_hash, name, tenant, roles, created_by, expires_at)
+    values (%(prefix)s, %(secret_hash)s, %(name)s, %(tenant)s, %(roles)s, %(actor)s, %(expires_at)s)
+    returning *
+),
+noted as (
+    insert into audit ({{audit_names}})
+    select k.tenant, {{audit_signature}}, 'key.add', 'hf_' || k.prefix, null,
+        jsonb_build_object('name', k.name, 'roles', k.roles, 'expires_at', k.expires_at), null
+    from k
+)
+select {{key_columns}} from k;
 
 -- name: read_keys
 -- The keys of a tenant, or of all, newest first.
@@ -30,9 +39,18 @@ from api_keys k where k.prefix = %(prefix)s;
 
 -- name: revoke_key
 -- End a key now; nothing if another request was first.
-update api_keys k set revoked_at = clock_timestamp(), revoked_by = %(actor)s
-where k.prefix = %(prefix)s and k.revoked_at is null
-returning {{key_columns}};
+with k as (
+    update api_keys k set revoked_at = clock_timestamp(), revoked_by = %(actor)s
+    where k.prefix = %(prefix)s and k.revoked_at is null
+    returning k.*
+),
+noted as (
+    insert into audit ({{audit_names}})
+    select k.tenant, {{audit_signature}}, 'key.revoke', 'hf_' || k.prefix,
+        jsonb_build_object('name', k.name, 'roles', k.roles), null, null
+    from k
+)
+select {{key_columns}} from k;
 
 -- name: tenant_columns
 t.name, t.created_by, t.queues, t.created_at;
@@ -43,9 +61,21 @@ select {{tenant_columns}} from tenants t order by t.name;
 
 -- name: keep_tenant
 -- Make a tenant, or bind one to other queues. The last column says whether it is new.
-insert into tenants as t (name, created_by, queues) values (%(name)s, %(actor)s, %(queues)s::text[])
-on conflict (name) do update set queues = excluded.queues
-returning {{tenant_columns}}, (t.xmax = 0) as is_new;
+with b as (
+    select o.queues from tenants o where o.name = %(name)s
+),
+t as (
+    insert into tenants as t (name, created_by, queues) values (%(name)s, %(actor)s, %(queues)s::text[])
+    on conflict (name) do update set queues = excluded.queues
+    returning t.*, (t.xmax = 0) as is_new
+),
+noted as (
+    insert into audit ({{audit_names}})
+    select t.name, {{audit_signature}}, 'tenant.' || case when t.is_new then 'add' else 'bind' end, t.name,
+        (select jsonb_build_object('queues', b.queues) from b), jsonb_build_object('queues', t.queues), null
+    from t
+)
+select {{tenant_columns}}, t.is_new from t;
 
 -- name: bound_queues
 -- Those of these tenants that are bound, each with its queues.

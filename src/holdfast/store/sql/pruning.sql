@@ -88,7 +88,13 @@ checkpoints_gone as (
     delete from checkpoints c using locked l where c.job_id = any(array[l.job_id])
 ),
 events_gone as (
-    delete from events e using locked l where e.job_id = any(array[l.job_id])
+    delete from events e using locked l where e.job_id = any(array[l.job_id]) returning e.xid
+),
+noted as (
+    insert into pruned_events as p (system_identifier, xid)
+    select c.system_identifier, max(g.xid) from events_gone g cross join pg_control_system() c
+    group by c.system_identifier
+    on conflict (system_identifier) do update set xid = greatest(p.xid, excluded.xid)
 ),
 artifacts_gone as (
     delete from artifacts a using locked l where a.job_id = any(array[l.job_id])
@@ -104,6 +110,9 @@ pins_gone as (
 ),
 external_ids_gone as (
     delete from external_ids e using locked l where e.job_id = any(array[l.job_id])
+),
+requests_gone as (
+    delete from requests r using locked l where r.job_id = any(array[l.job_id])
 ),
 answered as materialized (
     -- If an answer is locked, the janitor is deleting it.

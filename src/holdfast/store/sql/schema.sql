@@ -62,7 +62,8 @@ create table workers (
 -- former owner finds another epoch. The stop columns describe a job that is stopping. deaths counts the orchestrators
 -- that died in cycles of the job. labels null: the job has none. recovered_at: when the present generation began; null
 -- for the first one. undo: who wants the job to be undone, which nodes that concerns, and whether it is over.
--- correlation_id, callback_url: what the caller calls the submission, and where it wants to be called back.
+-- correlation_id, callback_url: what the caller calls the submission, and where it wants to be called back. submitter: the
+-- identity that may cancel the job because it submitted it; null: it came without one.
 create table jobs (
     job_id uuid not null,
     tenant text not null default 'default',
@@ -100,6 +101,7 @@ create table jobs (
     undo jsonb,
     correlation_id text,
     callback_url text,
+    submitter text,
     primary key (job_id),
     constraint job_status_is_known
         check (status in ('pending', 'running', 'completed', 'partial', 'failed', 'cancelled')),
@@ -117,6 +119,8 @@ create unique index jobs_have_one_row_per_identity_and_run on jobs (tenant, iden
 create index jobs_in_whose_cycles_orchestrators_died on jobs (job_id) where deaths > 0;
 create index jobs_of_later_runs on jobs (tenant, identity) where run > 1;
 create index jobs_that_are_open on jobs (job_id) where finished_at is null;
+create index jobs_that_ended_with_an_error on jobs (tenant, finished_at desc)
+    where error is not null and finished_at is not null;
 
 -- The failed and partial jobs that a person has acknowledged. A later generation of the job is not acknowledged.
 create table acknowledgements (
@@ -330,7 +334,8 @@ create index queue_by_claim_order on queue (lane_id, priority desc, rank, id) wh
 create index queue_by_due_time on queue (due_at) where state = 'waiting';
 create index queue_by_lane_of_lease on queue (lane_id) where state || '' = 'leased';
 
--- Signals for the owners of jobs (0: no owner yet). The owner deletes a signal in the commit that applies it.
+-- Signals for the owners of jobs (0: no owner yet). The owner deletes a signal in the commit that applies it. request_id:
+-- the HTTP request that sent it; the events that it causes name it.
 create table inbox (
     owner bigint not null default 0,
     id bigint not null generated always as identity,
@@ -349,6 +354,7 @@ create table inbox (
     actor text,
     reason text,
     sent_at timestamptz not null default now(),
+    request_id text,
     primary key (owner, id),
     constraint signal_kind_is_known
         check (kind in ('submitted', 'report', 'rejected', 'cancel', 'recheck', 'recover', 'pause', 'unpause'))
@@ -361,7 +367,7 @@ create table inbox (
 create index inbox_of_people on inbox (id)
     where kind in ('cancel', 'pause', 'unpause', 'recover', 'recheck');
 
--- The answers of owners to signals of people, kept for a day.
+-- The answers of owners to signals of people, kept for a day; those to requests with a key, as long as their jobs.
 create table answers (
     signal_id bigint not null,
     job_id uuid not null,
@@ -371,8 +377,22 @@ create table answers (
     remedy text,
     primary key (signal_id)
 );
+create index answers_by_job on answers (job_id);
 
--- Everything that happened to a job, in order. Readers follow it by (job_id, seq).
+-- The requests of people that have a key, by job. A request that is sent again has the same signal. digest: what was
+-- asked for. tasks: how many tasks its plan had.
+create table requests (
+    job_id uuid not null,
+    key text not null,
+    digest text not null,
+    verb text not null,
+    tasks int,
+    signal_id bigint,
+    sent_at timestamptz not null default now(),
+    primary key (job_id, key)
+);
+
+-- Everything that happened to a job, in order. Readers follow one job by (job_id, seq), and all jobs by xid.
 create table events (
     job_id uuid not null,
     seq int not null,
@@ -384,6 +404,17 @@ create table events (
     xid xid8 not null default pg_current_xact_id(),
     data jsonb,
     primary key (job_id, seq)
+);
+create index events_of_generations on events (job_id, seq)
+    where event in ('job_recovered', 'job_completed', 'job_partial', 'job_failed', 'job_cancelled');
+create index events_by_transaction on events (xid);
+
+-- The youngest transaction whose events pruning has deleted, by the identifier of the server: a copy on another server
+-- counts its transactions from the beginning. A stream that goes on from before cannot know what it has missed.
+create table pruned_events (
+    system_identifier bigint not null,
+    xid xid8 not null,
+    primary key (system_identifier)
 );
 
 -- Dependencies that may be down. settings are those of the workflow that declared the breaker last; calls is the window
@@ -482,6 +513,7 @@ create table artifacts (
     primary key (job_id, node, item, name)
 );
 create index artifacts_by_digest on artifacts (digest);
+create index artifacts_by_name on artifacts (job_id, name, node, item);
 
 -- The leader of each role that only one process may have.
 create table leaders (
@@ -669,4 +701,51 @@ create table sign_in_codes (
     key_prefix text not null,
     expires_at timestamptz not null,
     primary key (code_hash)
+);
+
+-- Who changed what, when, from where and why: one row for each change that a person or a program has made. Rows of the
+-- whole installation have the tenant *. The rows outlive what they are about.
+create table audit (
+    audit_id bigint not null generated always as identity,
+    at timestamptz not null default now(),
+    tenant text not null,
+    actor text not null,
+    key_prefix text,
+    address text,
+    request_id text,
+    action text not null,
+    instance text,
+    before jsonb,
+    after jsonb,
+    reason text,
+    primary key (audit_id)
+);
+create index audit_by_tenant on audit (tenant, audit_id desc);
+create index audit_by_time on audit using brin (at);
+
+-- What happened in each minute, by tenant: the events of the minute, counted. The janitor counts each event once.
+create table stats (
+    tenant text not null,
+    minute timestamptz not null,
+    jobs_submitted int not null default 0,
+    jobs_completed int not null default 0,
+    jobs_partial int not null default 0,
+    jobs_failed int not null default 0,
+    jobs_cancelled int not null default 0,
+    tasks_completed int not null default 0,
+    tasks_failed int not null default 0,
+    tasks_skipped int not null default 0,
+    tasks_cancelled int not null default 0,
+    attempts_failed int not null default 0,
+    primary key (tenant, minute)
+);
+create index stats_by_time on stats using brin (minute);
+
+-- Which events are counted: those that this snapshot sees. Events from before this migration are not counted.
+create table stats_progress (
+    is_only_row boolean not null default true,
+    snapshot pg_snapshot not null,
+    counted_at timestamptz not null default now(),
+    primary key (is_only_row),
+    constraint there_is_one_row check (is_only_row)
 );

@@ -1,0 +1,295 @@
+"""Streams of events over HTTP: each event once, in order, and for those alone who may see it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from holdfast.errors import Permanent
+from tests.conftest import eventually
+from tests.running import Engine, registry, running
+from tests.service.serving import API, Service, serving_http
+from tests.service.streaming import Message, first_place, stream
+from tests.service.test_jobs import ECHO, ended
+
+pytestmark = pytest.mark.anyio
+
+BROKEN: list[bool] = [True]
+MEND = {"workflow_id": "mend", "nodes": {"a": {"handler": "mendable"}}}
+
+
+def mendable() -> str:
+    if BROKEN[0]:
+        raise Permanent("not mended yet")
+    return "done"
+
+
+@pytest.fixture
+async def engine(database_url: str) -> AsyncIterator[Engine]:
+    async with running(database_url, registry(mendable=mendable)) as engine:
+        yield engine
+
+
+@pytest.fixture
+async def service(engine: Engine) -> AsyncIterator[Service]:
+    async with serving_http(engine.url) as service:
+        yield service
+
+
+async def submitted(client: httpx2.AsyncClient, definition: dict[str, Any] = ECHO, **body: Any) -> str:
+    answer = await client.post(f"{API}/jobs", json={"definition": definition, **body})
+    assert answer.status_code in (200, 201), answer.text
+    return str(answer.json()["job_id"])
+
+
+def paused(seconds: float = 0.0) -> dict[str, Any]:
+    return {"workflow_id": "wait", "nodes": {"a": {"handler": "sleep", "params": {"duration_seconds": seconds}}}}
+
+
+async def test_a_stream_of_a_job_brings_what_was_and_what_happens_then_its_end(
+    service: Service, engine: Engine
+) -> None:
+    client = await service.as_role("submitter")
+    job_id = await submitted(client, paused(1.0))
+    async with stream(client, f"jobs/{job_id}/stream") as found:
+        got = [one async for one in found]
+    assert got[-1].event == "end"
+    assert [one.data for one in got[:-1]] == await engine.events(job_id)
+    assert [one.id for one in got[:-1]] == [str(one.data["seq"]) for one in got[:-1]]
+    assert got[-2].data["event"] == "job_completed"
+
+
+async def test_a_stream_of_a_job_that_has_ended_goes_on_behind_what_was_seen(service: Service) -> None:
+    client = await service.as_role("submitter")
+    job_id = await submitted(client)
+    await ended(client, job_id)
+    async with stream(client, f"jobs/{job_id}/stream", after="2") as found:
+        numbers = [one.data["seq"] async for one in found if not one.event]
+    async with stream(client, f"jobs/{job_id}/stream", after="0", last="2") as found:
+        assert [one.data["seq"] async for one in found if not one.event] == numbers
+    assert numbers[0] == 3
+    async with stream(client, f"jobs/{job_id}/stream", last=str(numbers[-1])) as found:
+        assert [one.event async for one in found] == ["end"]
+
+
+async def test_a_recovery_goes_on_in_a_new_stream_behind_the_end(service: Service) -> None:
+    BROKEN[0] = True
+    client = await service.as_role("operator")
+    job_id = await submitted(client, MEND)
+    async with stream(client, f"jobs/{job_id}/stream") as found:
+        first = [one async for one in found]
+    assert (first[-2].data["event"], first[-1].event) == ("job_failed", "end")
+    BROKEN[0] = False
+    await client.post(f"{API}/jobs/{job_id}/resume", params={"wait": 20}, json={})
+    async with stream(client, f"jobs/{job_id}/stream", last=first[-1].id) as found:
+        second = [one async for one in found]
+    assert second[0].data["event"] == "job_recovered"
+    assert (second[-2].data["event"], second[-1].event) == ("job_completed", "end")
+    async with stream(client, f"jobs/{job_id}/stream") as found:
+        whole = [one async for one in found]
+    assert whole == [*first[:-1], *second]
+
+
+async def test_a_stream_with_a_number_that_the_job_does_not_have_starts_over(service: Service) -> None:
+    client = await service.as_role("submitter")
+    job_id = await submitted(client)
+    await ended(client, job_id)
+    async with stream(client, f"jobs/{job_id}/stream", last="4000") as found:
+        got = [one async for one in found]
+    assert got[0].event == "reset"
+    assert got[1].data["seq"] == 1
+
+
+async def collected(found: AsyncIterator[Message], jobs: set[str]) -> list[Message]:
+    """The events until each of these jobs has completed."""
+    got, left = [], set(jobs)
+    while left:
+        one = await asyncio.wait_for(anext(found), 30)
+        if one.data is not None:
+            got.append(one)
+            left -= {one.data["job_id"]} if one.data["event"] == "job_completed" else set()
+    return got
+
+
+async def test_a_stream_of_all_jobs_has_those_of_its_tenant_alone(service: Service, engine: Engine) -> None:
+    client, other = await service.as_role("submitter"), await service.as_role("submitter", tenant="other")
+    async with stream(client, "events/stream") as found, stream(other, "events/stream") as theirs:
+        await first_place(found)
+        await first_place(theirs)
+        mine = {await submitted(client, key=str(n)) for n in range(3)}
+        foreign = {await submitted(other, key=str(n)) for n in range(3)}
+        got, others = await collected(found, mine), await collected(theirs, foreign)
+    assert {one.data["job_id"] for one in got} == mine
+    assert {one.data["job_id"] for one in others} == foreign
+    for job_id in mine:
+        assert [one.data for one in got if one.data["job_id"] == job_id] == await engine.events(job_id)
+    refused = await other.get(f"{API}/jobs/{mine.pop()}/stream")
+    assert refused.status_code == 404
+
+
+async def test_a_stream_of_all_jobs_goes_on_behind_any_event(service: Service) -> None:
+    client = await service.as_role("submitter")
+    async with stream(client, "events/stream") as found:
+        place = await first_place(found)
+        jobs = {await submitted(client, key=str(n)) for n in range(4)}
+        got = await collected(found, jobs)
+    for number in range(-1, len(got)):
+        last = got[number].id if number >= 0 else place
+        async with stream(client, "events/stream", after=last) as found:
+            again = []
+            async for one in found:
+                if one.data is None:
+                    break
+                again.append(one)
+        assert sorted((one.data["job_id"], one.data["seq"]) for one in again) == sorted(
+            (one.data["job_id"], one.data["seq"]) for one in got[number + 1 :]
+        )
+
+
+async def test_a_listener_may_choose_workflows_and_events(service: Service) -> None:
+    client = await service.as_role("submitter")
+    async with stream(client, "events/stream", workflow=["echo"], event=["job_created", "job_completed"]) as found:
+        place = await first_place(found)
+        await ended(client, await submitted(client, paused(0.0)))
+        job_id = await submitted(client)
+        got = await collected(found, {job_id})
+    assert [(one.data["job_id"], one.data["event"]) for one in got] == [
+        (job_id, "job_created"),
+        (job_id, "job_completed"),
+    ]
+    async with stream(client, "events/stream", last=place, workflow="wait", event="job_completed") as found:
+        assert (await anext(found)).data["event"] == "job_completed"
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["nonsense", "1-00000001-5-5/3:3:", "1-00000001-5-5/9:3:", "1-00000001-5-5/3:9:5,4", "0" * 70_000, "1/2/3/4/5"],
+)
+async def test_a_place_that_no_stream_gave_is_refused(service: Service, place: str) -> None:
+    client = await service.as_role("viewer")
+    if place.endswith("/3:3:"):
+        # It could have been another server's.
+        async with stream(client, "events/stream", last=place) as found:
+            assert (await anext(found)).event == "reset"
+        return
+    refused = await client.get(f"{API}/events/stream", headers={"Last-Event-ID": place})
+    assert refused.status_code in (400, 422)
+    if refused.status_code == 422:
+        assert refused.json()["code"] == "INVALID_INPUT"
+
+
+async def test_a_place_whose_next_events_are_pruned_starts_over(service: Service, engine: Engine) -> None:
+    client = await service.as_role("submitter")
+    async with stream(client, "events/stream") as found:
+        place = await first_place(found)
+        await collected(found, {await submitted(client)})
+    await engine.client.prune(0.0)
+    async with stream(client, "events/stream", last=place) as found:
+        reset = await anext(found)
+        assert reset.event == "reset"
+        job_id = await submitted(client)
+        assert {one.data["job_id"] for one in await collected(found, {job_id})} == {job_id}
+    async with stream(client, "events/stream", last=reset.id) as found:
+        assert {one.data["job_id"] for one in await collected(found, {job_id})} == {job_id}
+
+
+async def test_a_head_request_for_a_stream_ends_at_once(service: Service) -> None:
+    client = await service.as_role("viewer")
+    answer = await client.head(f"{API}/events/stream")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+
+
+async def test_the_streams_of_a_revoked_key_end(service: Service) -> None:
+    made = await service.admin.add_key("watcher", roles=["viewer"], tenant="default")
+    submitter = await service.as_role("submitter")
+    job_id = await submitted(submitter, paused(30.0))
+    client = service.with_key(made.key)
+    async with stream(client, "events/stream") as found, stream(client, f"jobs/{job_id}/stream") as of_job:
+        await first_place(found)
+        await anext(of_job)
+        await service.admin.for_tenant("default").revoke_key(made.details.prefix)
+        for one in (found, of_job):
+            last = [message async for message in one][-1]
+            assert (last.event, last.data["code"]) == ("revoked", "UNAUTHENTICATED")
+
+
+async def test_a_process_that_ends_tells_its_streams_to_come_again(engine: Engine) -> None:
+    async with serving_http(engine.url) as service:
+        client = await service.as_role("submitter")
+        job_id = await submitted(client, paused(30.0))
+        kept = [client.stream("GET", f"{API}/{path}") for path in ("events/stream", f"jobs/{job_id}/stream")]
+        tails = []
+        for one in kept:
+            answer = await one.__aenter__()
+            lines = answer.aiter_lines()
+            while not (await anext(lines)).startswith("id: "):
+                pass
+            tails.append(asyncio.create_task(_rest(lines)))
+        service.request_stop()
+        for tail in tails:
+            text = await asyncio.wait_for(tail, 20)
+            assert "event: restart" in text
+            assert any(line.startswith("retry: ") for line in text)
+
+
+async def _rest(lines: AsyncIterator[str]) -> list[str]:
+    return [line async for line in lines]
+
+
+async def test_a_listener_that_goes_away_leaves_nothing_behind(service: Service) -> None:
+    client = await service.as_role("submitter")
+    job_id = await submitted(client, paused(30.0))
+    for path in ("events/stream", f"jobs/{job_id}/stream"):
+        async with stream(client, path) as found:
+            await anext(found)
+
+            async def is_there() -> bool:
+                return service.live.listeners == 1
+
+            await eventually(is_there)
+
+        async def is_gone() -> bool:
+            return service.live.listeners == 0 and service.live.position is None
+
+        await eventually(is_gone)
+
+
+async def test_one_who_reads_too_slowly_is_cut_and_loses_nothing(service: Service, engine: Engine) -> None:
+    """The other listener of the same events gets all of them meanwhile."""
+    client = await service.as_role("submitter")
+    job_id = await submitted(client, paused(30.0))
+    large, number = "x" * 400, 30_000
+    async with stream(client, "events/stream") as slow, stream(client, "events/stream") as quick:
+        await first_place(slow)
+        await first_place(quick)
+        for part in range(0, number, 3_000):
+            await engine.query(
+                "insert into events (job_id, seq, event, data)"
+                " select %s, 1000 + n, 'task_completed', jsonb_build_object('text', %s::text)"
+                " from generate_series(%s::int + 1, %s::int + 3000) n",
+                job_id, large, part, part,
+            )  # fmt: skip
+        seen: set[int] = set()
+        while len(seen) < number:
+            one = await asyncio.wait_for(anext(quick), 30)
+            if one.data is not None and one.data["seq"] > 1000:
+                seen.add(one.data["seq"])
+        got = [one async for one in slow]
+    assert got[-1].event == "behind"
+    read = [one for one in got if one.data is not None and not one.event and one.data["seq"] > 1000]
+    assert len(read) < number
+    have = {one.data["seq"] for one in read}
+    last = [one.id for one in got if one.id is not None][-1]
+    while len(have) < number:
+        async with stream(client, "events/stream", last=last) as found:
+            async for one in found:
+                last = one.id or last
+                if one.data is not None and not one.event and one.data["seq"] > 1000:
+                    assert one.data["seq"] not in have
+                    have.add(one.data["seq"])
+                if len(have) == number:
+                    break
