@@ -144,6 +144,10 @@ async def test_a_role_without_the_permission_is_refused_by_every_route_that_need
     assert await answers(client, reached, is_admitted) == []
 
 
+CALLBACK = "GET /api/v1/session/oidc/callback"
+"""An identity provider writes the query of this address, and adds what it likes. It is the only one."""
+
+
 async def test_every_route_refuses_query_names_that_it_does_not_know(
     service: Service, record_property: Callable[[str, object], None]
 ) -> None:
@@ -159,7 +163,7 @@ async def test_every_route_refuses_query_names_that_it_does_not_know(
         (f"{route.title} ({name})", request_of(route, params=params))
         for route in all_routes()
         for name, params in given.items()
-        if not (route.is_public and "tenant" in dict(params))
+        if not (route.is_public and "tenant" in dict(params)) and route.title != CALLBACK
     ]
     record_property("generated", len(cases))
     assert await answers(client, cases, problem(422)) == []

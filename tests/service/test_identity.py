@@ -61,6 +61,12 @@ async def test_a_revoked_key_ends_within_five_seconds_at_every_process(database_
         await eventually(have_ended, 5.0)
 
 
+async def test_of_two_who_revoke_a_key_at_once_one_does(service: Service) -> None:
+    admin, prefix = await service.as_role("admin"), (await service.key("viewer"))[:11]
+    answers = await asyncio.gather(*(admin.delete(f"{API}/keys/{prefix}") for _ in range(5)))
+    assert sorted(one.status_code for one in answers) == [200, 409, 409, 409, 409]
+
+
 async def test_a_key_that_has_expired_is_refused(service: Service) -> None:
     soon = datetime.now(UTC) + timedelta(days=1)
     made = await service.admin.add_key("a", roles=["viewer"], tenant="t", expires_at=soon)

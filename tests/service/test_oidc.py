@@ -131,27 +131,27 @@ async def test_a_token_ends_at_its_time_although_it_was_seen_before(service: Ser
     await eventually(has_ended, 10.0)
 
 
-@pytest.mark.parametrize(
-    ("claims", "named"),
-    [
-        ({"tenant": None}, "tenant"),
-        ({"tenant": ""}, "tenant"),
-        ({"tenant": ["acme"]}, "tenant"),
-        ({"tenant": "a\nb"}, "tenant"),
-        ({"roles": None}, "roles"),
-        ({"roles": []}, "roles"),
-        ({"roles": ["offline_access"]}, "roles"),
-        ({"roles": {"viewer": True}}, "roles"),
-        ({"tenant": "*", "roles": ["viewer"]}, "tenant"),
-    ],
-)
+LACKING: list[tuple[dict[str, Any], str]] = [
+    ({"tenant": None}, "tenant"),
+    ({"tenant": ""}, "tenant"),
+    ({"tenant": ["acme"]}, "tenant"),
+    ({"tenant": "a\nb"}, "tenant"),
+    ({"roles": None}, "roles"),
+    ({"roles": []}, "roles"),
+    ({"roles": ["offline_access"]}, "roles"),
+    ({"roles": {"viewer": True}}, "roles"),
+    ({"tenant": "*", "roles": ["viewer"]}, "tenant"),
+]
+
+
 async def test_a_token_that_does_not_say_what_it_may_do_is_refused_with_the_name_of_the_claim(
-    service: Service, issuer: Issuer, claims: dict[str, Any], named: str
+    service: Service, issuer: Issuer
 ) -> None:
-    refused = await service.with_key(issuer.token(**claims)).get(f"{API}/jobs")
-    problem = refused.json()
-    assert (refused.status_code, problem["code"]) == (403, "FORBIDDEN")
-    assert f"'{named}'" in problem["detail"] + problem["remedy"]
+    for claims, named in LACKING:
+        refused = await service.with_key(issuer.token(**claims)).get(f"{API}/jobs")
+        problem = refused.json()
+        assert (claims, refused.status_code, problem["code"]) == (claims, 403, "FORBIDDEN")
+        assert f"'{named}'" in problem["detail"] + problem["remedy"], claims
 
 
 async def test_claims_may_have_other_names_and_lie_in_objects(database_url: str, issuer: Issuer) -> None:
@@ -336,20 +336,17 @@ async def test_what_the_provider_refuses_is_said(service: Service, issuer: Issue
     assert (denied.status_code, "Not you" in denied.json()["detail"]) == (403, True)
     mixed = await browser.get(callback, params={"code": "c", "state": "s", "iss": "https://evil.example"})
     assert mixed.status_code == 403
-    quoted = await browser.get(callback, params={"code": '"><script>', "state": "s"})
+    quoted = await browser.get(callback, params={"code": '"><script>', "state": "s", "authuser": "0", "hd": "b.c"})
+    assert quoted.status_code == 200, "providers add what they like"
     assert "<script" not in quoted.text
 
 
-@pytest.mark.parametrize(
-    "target", ["https://evil.example/", "//evil.example", "/\\evil.example", "javascript:alert(1)"]
-)
-async def test_a_sign_in_at_the_provider_never_goes_on_to_another_site(
-    service: Service, issuer: Issuer, target: str
-) -> None:
-    browser = service.with_key(None)
-    page = await follow(browser, issuer, target)
-    done = await browser.post(f"{SESSION}/oidc", data=returned(page), headers={"Origin": service.url})
-    assert done.headers["location"] == "/"
+async def test_a_sign_in_at_the_provider_never_goes_on_to_another_site(service: Service, issuer: Issuer) -> None:
+    for target in ("https://evil.example/", "//evil.example", "/\\evil.example", "javascript:alert(1)"):
+        browser = service.with_key(None)
+        page = await follow(browser, issuer, target)
+        done = await browser.post(f"{SESSION}/oidc", data=returned(page), headers={"Origin": service.url})
+        assert (target, done.headers["location"]) == (target, "/")
 
 
 async def test_without_a_provider_there_is_no_such_sign_in(database_url: str, issuer: Issuer) -> None:

@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import ssl
-import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -185,12 +184,10 @@ def free_port() -> int:
         return port
 
 
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="NOT TESTED: there is no nginx; install nginx-light")
 async def test_the_nginx_of_the_page_serves_by_tls_below_a_path_with_forwarded_addresses(
     database_url: str, tmp_path: Path
 ) -> None:
-    if shutil.which("nginx") is None:
-        warnings.warn(pytest.PytestWarning("NOT TESTED: there is no nginx; install nginx-light"), stacklevel=1)
-        pytest.skip("there is no nginx; install nginx-light to run this test")
     port = free_port()
     public = f"https://127.0.0.1:{port}/holdfast"
     settings: dict[str, Any] = {

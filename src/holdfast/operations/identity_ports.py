@@ -23,8 +23,8 @@ class IdentityStore(Protocol):
         """A key that is used now: if the hash is its own, the minute of its last use is kept."""
         ...
 
-    async def revoke_key(self, prefix: str, actor: str) -> KeyRow:
-        """End a key now."""
+    async def revoke_key(self, prefix: str, actor: str) -> KeyRow | None:
+        """End a key now; None if it was revoked already."""
         ...
 
     async def has_keys(self) -> bool:

@@ -70,9 +70,11 @@ async def revoke_key(scope: Scope, store: OperationsStore, prefix: str) -> Key:
     found = next((row for row in await store.identities().keys(tenant) if row.prefix == wanted), None)
     if found is None:
         raise NotFound(f"There is no key hf_{wanted}.", remedy="List the keys with: holdfast keys")
-    if found.revoked_at is not None:
-        raise Refused(f"Key hf_{wanted} was revoked already, by {found.revoked_by}.", instance=f"hf_{wanted}")
-    return key_view(await store.identities(scope.origin).revoke_key(wanted, scope.actor))
+    revoked = await store.identities(scope.origin).revoke_key(wanted, scope.actor)
+    if revoked is None:
+        by = f", by {found.revoked_by}" if found.revoked_by is not None else ""
+        raise Refused(f"Key hf_{wanted} was revoked already{by}.", instance=f"hf_{wanted}")
+    return key_view(revoked)
 
 
 async def identity_of_key(store: OperationsStore, key: str) -> Identity | None:

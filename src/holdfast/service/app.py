@@ -19,6 +19,7 @@ from holdfast.errors import Detail, HoldfastError, InvalidInput, NotFound
 from holdfast.service import routes
 from holdfast.service.answers import problem_response
 from holdfast.service.identity.cors import AllowedOrigins
+from holdfast.service.identity.door import COOKIE
 from holdfast.service.openapi import complete
 from holdfast.service.protocol import Malformed
 from holdfast.service.routes.apps import add_apps
@@ -95,7 +96,17 @@ def openapi_of(app: FastAPI) -> dict[str, Any]:
         for unused in ("HTTPValidationError", "ValidationError"):
             components["schemas"].pop(unused, None)
         components["securitySchemes"] = {
-            "key": {"type": "http", "scheme": "bearer", "description": "An API key, made with `holdfast keys add`."}
+            "key": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "An API key, made with `holdfast keys add`, or a token of the identity provider.",
+            },
+            "session": {
+                "type": "apiKey",
+                "in": "cookie",
+                "name": COOKIE,
+                "description": "A browser that is signed in.",
+            },
         }
         complete(document)
         app.openapi_schema = document

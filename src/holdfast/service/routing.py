@@ -72,7 +72,8 @@ class _Route(APIRoute):
             if "\0" in request.scope["path"]:
                 # Nothing has such a name: Postgres stores no NUL.
                 raise NotFound("There is nothing at this address.")
-            _refuse_unknown_query(request, known)
+            if not self.declared.takes_any_query:
+                _refuse_unknown_query(request, known)
             tenant = _tenant(request, identity)
             request.scope["state"]["call"] = CallContext(request, state, identity, tenant)
             try:

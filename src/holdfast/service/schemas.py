@@ -78,7 +78,7 @@ def described(route: Declared) -> dict[str, Any]:
         "responses": responses,
         "openapi_extra": {"x-holdfast-scope": str(route.permission)}
         | _own_body(route)
-        | ({} if route.permission is Permission.PUBLIC else {"security": [{"key": []}]}),
+        | ({} if route.permission is Permission.PUBLIC else {"security": [{"key": []}, {"session": []}]}),
     }
 
 

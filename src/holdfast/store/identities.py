@@ -46,9 +46,8 @@ class PostgresIdentities:
         """A key that somebody uses: if the hash is its own, the minute of its last use is kept."""
         return next(iter(await self._keys("use_key", prefix=prefix, secret_hash=secret_hash)), None)
 
-    async def revoke_key(self, prefix: str, actor: str) -> KeyRow:
-        (revoked,) = await self._keys("revoke_key", prefix=prefix, **self._origin.signed(actor))
-        return revoked
+    async def revoke_key(self, prefix: str, actor: str) -> KeyRow | None:
+        return next(iter(await self._keys("revoke_key", prefix=prefix, **self._origin.signed(actor))), None)
 
     async def has_keys(self) -> bool:
         """Whether any key is valid."""

@@ -20,6 +20,8 @@ LEEWAY_SECONDS = 10
 """How much the clocks of the provider and of this machine may differ."""
 LONGEST_TOKEN = 16_384
 LONGEST_NAME = 100
+LONGEST_SUBJECT = 255
+"""As the standard allows. Two people must never have one name."""
 LATEST = 253_402_300_799
 """The last second of the year 9999."""
 NAME_CLAIMS = ("email", "preferred_username", "name", "sub")
@@ -68,7 +70,7 @@ class Tokens:
     def identity_of(self, claims: Mapping[str, Any]) -> Identity:
         """The person or program of a genuine token. Forbidden if the provider does not say what they may do."""
         subject = str(claims["sub"])
-        name = f"{_shown(_name(claims))} (oidc {_shown(subject)})"
+        name = f"{_shown(_name(claims))} (oidc {_shown(subject, LONGEST_SUBJECT)})"
         roles = self._roles(claims, name)
         tenant = self._tenant(claims, name)
         if tenant == EVERY_TENANT and roles != (Role.ADMIN,):
@@ -130,7 +132,7 @@ def _name(claims: Mapping[str, Any]) -> str:
     return next(text for text in found if isinstance(text, str) and text)
 
 
-def _shown(text: str) -> str:
+def _shown(text: str, length: int = LONGEST_NAME) -> str:
     """A text from outside, as part of a name: it can neither end the brackets nor look like a key."""
     plain = "".join(one if one.isprintable() and one not in "()" else "_" for one in text)
-    return plain[:LONGEST_NAME]
+    return plain[:length]

@@ -129,6 +129,7 @@ async def start_oidc(
     Permission.PUBLIC,
     answers=Media("text/html", "A page with a button that ends the sign-in."),
     errors=(NotFound, Forbidden),
+    takes_any_query=True,
 )
 async def come_back_from_oidc(
     call: Call,
@@ -139,9 +140,6 @@ async def come_back_from_oidc(
     iss: Annotated[str | None, Query(max_length=2000, description="The issuer of the code.")] = None,
     error: Annotated[str | None, Query(max_length=200, description="Why the provider has refused, as a code.")] = None,
     error_description: Annotated[str | None, Query(max_length=2000, description="The same in words.")] = None,
-    error_uri: Annotated[str | None, Query(max_length=2000, description="A page about it.")] = None,
-    session_state: Annotated[str | None, Query(max_length=2000, description="The provider's own state.")] = None,
-    scope: Annotated[str | None, Query(max_length=2000, description="What the provider has granted.")] = None,
 ) -> Response:
     """The browser is back from the identity provider. This changes nothing: a button ends the sign-in."""
     issuer = _flow(call).issuer

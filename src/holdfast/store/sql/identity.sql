@@ -38,10 +38,10 @@ select {{key_columns}}
 from api_keys k where k.prefix = %(prefix)s;
 
 -- name: revoke_key
--- End a key now.
+-- End a key now; nothing if another request was first.
 with k as (
     update api_keys k set revoked_at = clock_timestamp(), revoked_by = %(actor)s
-    where k.prefix = %(prefix)s
+    where k.prefix = %(prefix)s and k.revoked_at is null
     returning k.*
 ),
 noted as (
