@@ -15,7 +15,7 @@ AT_ONCE = $(shell $(BIN)/python -c "import os; print(2 + (os.cpu_count() or 1))"
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check format bench sim sim-real mutants chaos soak docs wheel lock clean
+.PHONY: help demo test quick check format bench sim sim-real mutants chaos api soak docs wheel lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,11 @@ mutants: $(READY) ## Break the code on purpose, in many places: the tests must n
 
 chaos: $(READY) ## Inject every fault into real processes, RUNS times each (ONLY=NAME)
 	@$(BIN)/python -m tests.chaos --runs $(RUNS) $(if $(ONLY),--only "$(ONLY)")
+	@$(if $(ONLY),:,$(MAKE) --no-print-directory api)
+
+api: $(READY) ## Flood the HTTP service, and send generated requests to each of its operations
+	@$(BIN)/pytest -q -s -p no:randomly tests/service/floods.py
+	@$(BIN)/python -m tests.service.every_operation
 
 soak: $(READY) ## Inject faults for MINUTES (default 30) while JOBS jobs run
 	@$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --jobs $(JOBS)

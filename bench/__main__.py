@@ -62,6 +62,14 @@ def main() -> None:
         help="only make a COG of a raster with this decoded size in GB (default: 4)",
     )
     parser.add_argument(
+        "--service",
+        type=int,
+        nargs="?",
+        const=1_000_000,
+        metavar="N",
+        help="only submit over HTTP, and read from a database with N finished tasks (default: 1,000,000)",
+    )
+    parser.add_argument(
         "--listeners",
         type=int,
         nargs="?",
@@ -89,12 +97,38 @@ def run(arguments: argparse.Namespace, url: str, home: Path) -> None:
         asyncio.run(large(url, home, arguments.large))
     elif arguments.backlog:
         asyncio.run(backlog(url, arguments.runs))
+    elif arguments.service:
+        asyncio.run(service(url, arguments.runs, arguments.service, arguments.widest))
     elif arguments.listeners:
         asyncio.run(listening(url, arguments.listeners))
     elif arguments.results:
         asyncio.run(results_alone(url, arguments.widest))
     else:
         asyncio.run(bench(url, arguments.runs, arguments.widest, arguments.aged))
+
+
+async def service(url: str, runs: int, tasks: int, widest: int) -> None:
+    from bench.service import compare_submits, read_all
+
+    await apply_missing(url)
+    store = PostgresStore(url, "bench")
+    singles, batches, idle_mb, loaded_mb = await compare_submits(url, store, runs)
+    for name, goal, compared in (("single", 0.3, singles), ("batch", 0.8, batches)):
+        shares = compared.ratios
+        print(
+            f"{'service':<12} {name} submits: {statistics.median(compared.over_http):,.0f} jobs/s over HTTP,"
+            f" {statistics.median(compared.by_client):,.0f} by the client; the share is"
+            f" {statistics.median(shares):.2f} ({shares[0]:.2f} to {shares[-1]:.2f}; goal: at least {goal});"
+            f" the sender of the requests used {compared.generator_share:.0%} of a core",
+            flush=True,
+        )
+    print(f"{'service':<12} memory of the process: {idle_mb:.0f} MB idle, {loaded_mb:.0f} MB afterwards", flush=True)
+    async for read in read_all(url, store, tasks, min(widest, 100_000)):
+        print(
+            f"{'service':<12} {read.name}: p50 {read.p50:.1f} ms, p99 {read.p99:.1f} ms (goal: p99 under 100)",
+            flush=True,
+        )
+    await store.close()
 
 
 async def results_alone(url: str, widest: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import subprocess
 import sys
@@ -32,11 +33,11 @@ SERVICE = "api"
 
 async def serve(role: str, url: str) -> None:
     """Run the services of a role, in a child process of a fleet."""
+    # Failures that a benchmark makes on purpose are no news.
+    logging.getLogger("holdfast").setLevel(logging.ERROR)
     if role == SERVICE:
-        web, _ = new_web_server(url, load_settings())
-        await web.start()
-        print("ready", flush=True)
-        await web.wait()
+        await serve_http(url)
+        return
     module, concurrency = WORKERS.get(role, (None, None))
     services = new_services(
         url,
@@ -48,6 +49,15 @@ async def serve(role: str, url: str) -> None:
     await services.start()
     print("ready", flush=True)
     await services.wait()
+
+
+async def serve_http(url: str) -> None:
+    """Serve HTTP until the process is ended."""
+    server, store = new_web_server(url, load_settings())
+    async with server:
+        print(f"ready {server.url}", flush=True)
+        await server.wait()
+    await store.close()
 
 
 class Fleet:
@@ -65,7 +75,7 @@ class Fleet:
             command = [sys.executable, "-m", "bench", "--serve", role, "--url", self._url]
             process = subprocess.Popen(command, stdout=subprocess.PIPE)
             assert process.stdout is not None
-            if process.stdout.readline().strip() != b"ready":
+            if not process.stdout.readline().startswith(b"ready"):
                 raise RuntimeError(f"the {role} did not start")
             self._processes.append(process)
         threading.Thread(target=self._watch, daemon=True).start()

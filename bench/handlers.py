@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.define.registry import handler
+from holdfast.errors import Permanent
 from holdfast.worker.context import Context
 
 
@@ -16,6 +17,14 @@ from holdfast.worker.context import Context
 async def noop(**params: Any) -> dict[str, Any]:
     """Do nothing."""
     return {"i": params.get("i")}
+
+
+@handler("bench.faulty")
+async def faulty(i: int) -> dict[str, Any]:
+    """Each hundredth fails, in one of three ways."""
+    if i % 100 == 7:
+        raise Permanent(f"the file of item {i} is broken", code=f"BROKEN_{'ABC'[i // 100 % 3]}")
+    return {"i": i}
 
 
 @handler("bench.rest")

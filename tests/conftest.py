@@ -25,6 +25,14 @@ Answer = TypeVar("Answer")
 _TEMPLATE_LOCK = 7_301_988
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says how many cases the tests made that generate them."""
+    properties = [one for report in terminalreporter.getreports("passed") for one in report.user_properties]
+    number = sum(int(str(value)) for name, value in properties if name == "generated")
+    if number:
+        terminalreporter.write_line(f"{number:,} requests were generated from the routes of the application")
+
+
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,12 +13,13 @@ import pytest
 from holdfast.client import Client
 from holdfast.define.load import load_text
 from holdfast.errors import InvalidInput, NotFound, Permanent, Refused
-from holdfast.operations.scope import Scope
+from holdfast.operations.scope import Scope, current_actor
 from holdfast.operations.submitting import Submission, new_job
 from holdfast.operations.verbs import Verb, VerbRequest
 from holdfast.store.postgres import PostgresStore
 from tests.conftest import eventually
 from tests.running import client_of, registry, running
+from tests.service.serving import serving_http
 
 pytestmark = pytest.mark.anyio
 
@@ -87,9 +89,15 @@ def test_inputs_that_do_not_fit_are_refused_before_anything_is_stored() -> None:
         new_job(REGION, {"region": "CIV", "limt": 3})
 
 
-@pytest.fixture
-def client(store: PostgresStore) -> Client:
-    return Client(store)
+@pytest.fixture(params=["database", "http"])
+async def client(request: pytest.FixtureRequest, store: PostgresStore, database_url: str) -> AsyncIterator[Client]:
+    if request.param == "database":
+        yield Client(store)
+        return
+    async with serving_http(database_url) as service:
+        key = await service.key("admin", name=current_actor())
+        async with Client.connect(service.url, api_key=key) as client:
+            yield client
 
 
 async def end_job(store: PostgresStore, job_id: str, status: str, result: str | None = None) -> None:
@@ -358,8 +366,8 @@ async def test_another_body_under_a_key_cannot_be_forced(client: Client) -> None
         await client.submit(REGION, {"region": "GHA"}, key="monday", force=True)
 
 
-async def test_a_full_backlog_refuses_forced_jobs_too(client: Client) -> None:
-    await client.set_limit("tenant", backlog=2)
+async def test_a_full_backlog_refuses_forced_jobs_too(client: Client, store: PostgresStore) -> None:
+    await Client(store).set_limit("tenant", backlog=2)
     await client.submit(REGION, {"region": "CIV"})
     assert (await client.submit(REGION, {"region": "CIV"}, force=True)).run == 2
     with pytest.raises(Refused, match="backlog of tenant default is full"):
@@ -395,6 +403,7 @@ async def test_invariant_14_many_clients_at_once_make_one_job(client: Client, da
     assert sorted(answer.answer for answer in answers) == ["already_processing"] * 7 + ["created"]
 
 
+@pytest.mark.parametrize("client", ["database"], indirect=True)
 async def test_many_submissions_in_one_call_answer_one_by_one(client: Client) -> None:
     jobs = [new_job(REGION, {"region": region}) for region in ("CIV", "GHA", "CIV")]
     answers = await client.submit_many(jobs)

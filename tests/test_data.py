@@ -93,7 +93,8 @@ async def test_files_and_checkpoints_of_a_job_can_be_read(database_url: str, tmp
     await asyncio.to_thread(read)
     assert (tmp_path / "copy").read_text() == "a file"
     async with Client.connect(database_url, Scope("acme")) as client:
-        assert await client.artifacts(job_id) == []
+        with pytest.raises(NotFound):
+            await client.artifacts(job_id)
 
 
 async def test_another_tenant_finds_no_data(database_url: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import psycopg
@@ -20,6 +21,7 @@ from holdfast.store.postgres import PostgresStore
 from tests.conftest import eventually
 from tests.define.test_defaults import EVERYTHING
 from tests.running import registry, running
+from tests.service.serving import serving_http
 
 pytestmark = pytest.mark.anyio
 
@@ -30,9 +32,15 @@ OWN = load_text(
 )
 
 
-@pytest.fixture
-def client(store: PostgresStore) -> Client:
-    return Client(store, Scope(actor="ann@server"))
+@pytest.fixture(params=["database", "http"])
+async def client(request: pytest.FixtureRequest, store: PostgresStore, database_url: str) -> AsyncIterator[Client]:
+    if request.param == "database":
+        yield Client(store, Scope(actor="ann@server"))
+        return
+    async with serving_http(database_url) as service:
+        key = await service.key("admin", name="ann@server")
+        async with Client.connect(service.url, api_key=key) as client:
+            yield client
 
 
 async def pinned(store: PostgresStore, job_id: str) -> Definition:
@@ -163,8 +171,8 @@ async def test_defaults_are_set_together_or_not_at_all_and_tell_who_set_them(cli
     shown = {one.name: one for one in (await client.defaults()).defaults if one.actor}
     assert {one.name: one for one in changed.defaults if one.actor} == shown
     assert {(name, one.value, one.source, one.actor, one.reason) for name, one in shown.items()} == {
-        ("breaker.min_calls", 30, "set", "ann@server", "few calls"),
-        ("breaker.window_calls", 40, "set", "ann@server", "few calls"),
+        ("breaker.min_calls", 30, "set", client.scope.actor, "few calls"),
+        ("breaker.window_calls", 40, "set", client.scope.actor, "few calls"),
     }
     # What is left must fit, too.
     with pytest.raises(InvalidInput, match="cannot hold"):

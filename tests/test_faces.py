@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -15,9 +16,12 @@ import pytest
 
 from holdfast import Client, SyncClient, Verb, VerbRequest, load_text, to_json
 from holdfast.define.gates import BreakerRules
-from holdfast.errors import InvalidInput, NotFound, Permanent, Refused, Unreachable
+from holdfast.errors import InvalidInput, NeedsDatabase, NotFound, Permanent, Refused, Unreachable
 from holdfast.operations.scope import Scope
+from holdfast.remote.client import RemoteClient
+from holdfast.remote.not_yet import NEEDS_A_DATABASE, NOT_YET
 from tests.running import client_of, registry, running
+from tests.service.serving import serving_http
 
 pytestmark = pytest.mark.anyio
 
@@ -63,16 +67,32 @@ class Face:
         return await asyncio.to_thread(list, values)
 
 
+@asynccontextmanager
+async def address_of(database_url: str, place: str) -> AsyncIterator[tuple[str, str | None]]:
+    """Where a client connects to: the database itself, or a service at it; and with which key."""
+    if place == "database":
+        yield database_url, None
+        return
+    async with serving_http(database_url) as service:
+        yield service.url, await service.key("admin", tenant="*", name="ann@desk")
+
+
+@pytest.fixture(params=["database", "http"])
+def place(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(params=[Client, SyncClient])
-async def face(request: pytest.FixtureRequest, database_url: str) -> AsyncIterator[Face]:
+async def face(request: pytest.FixtureRequest, database_url: str, place: str) -> AsyncIterator[Face]:
     scope = Scope(actor="ann@desk")
-    if request.param is Client:
-        async with Client.connect(database_url, scope) as client:
-            yield Face(client)
-    else:
-        opened = SyncClient.connect(database_url, scope)
-        yield Face(await asyncio.to_thread(opened.__enter__))
-        await asyncio.to_thread(opened.__exit__, None, None, None)
+    async with address_of(database_url, place) as (url, key):
+        if request.param is Client:
+            async with Client.connect(url, scope, api_key=key) as client:
+                yield Face(client)
+        else:
+            opened = SyncClient.connect(url, scope, api_key=key)
+            yield Face(await asyncio.to_thread(opened.__enter__))
+            await asyncio.to_thread(opened.__exit__, None, None, None)
 
 
 def methods(kind: type) -> dict[str, inspect.Signature]:
@@ -93,6 +113,28 @@ def test_the_synchronous_client_has_every_method_with_the_same_parameters() -> N
         # An event of asyncio is of no use outside of its loop.
         wanted = [shape(one) for one in signature.parameters.values() if one.name != "wake"]
         assert [shape(one) for one in ours[name].parameters.values()] == wanted, name
+
+
+def test_a_client_over_a_url_has_every_method_or_says_which_need_a_database() -> None:
+    refused = {*NEEDS_A_DATABASE, *NOT_YET}
+    mirrored: dict[str, inspect.Signature] = {}
+    for kind in RemoteClient.__mro__:
+        if kind.__module__.startswith("holdfast.remote.") and kind is not RemoteClient:
+            mirrored = {**methods(kind), **mirrored}
+    # These send a verb, as `send` does.
+    of_others = {"cancel", "pause", "unpause"}
+    assert set(methods(Client)) == mirrored.keys() | refused | of_others
+    assert not mirrored.keys() & (refused | of_others)
+    for name, signature in mirrored.items():
+        theirs = methods(Client)[name].parameters.values()
+        assert [shape(one) for one in signature.parameters.values()] == [shape(one) for one in theirs], name
+
+
+@pytest.mark.parametrize("name", sorted({*NEEDS_A_DATABASE, *NOT_YET}))
+async def test_what_needs_a_database_says_so(database_url: str, name: str) -> None:
+    async with address_of(database_url, "http") as (url, key), Client.connect(url, api_key=key) as client:
+        with pytest.raises(NeedsDatabase, match=f"`{name}` needs the database itself"):
+            getattr(client, name)()
 
 
 async def test_jobs_are_listed_page_by_page_newest_first(face: Face) -> None:
@@ -230,7 +272,8 @@ async def test_a_job_and_all_its_parts_can_be_read(database_url: str, face: Face
     assert looks[-1].status == "failed"
     assert all(before != after for before, after in pairwise(looks))
     assert [event.event for event in events][-1] == "job_failed"
-    assert await face.all("events", job_id, after=events[-2].seq) == events[-1:]
+    # A stream has times with milliseconds.
+    assert to_json(await face.all("events", job_id, after=events[-2].seq)) == to_json(events[-1:])
     job = await face("job", await face("find_job", job_id[-8:]))
     assert (job.is_terminal, job.counts.completed, job.counts.failed) == (True, 2, 1)
     assert list(to_json(job))[:3] == ["job_id", "workflow_id", "status"]
@@ -296,7 +339,7 @@ async def test_a_failed_job_is_acknowledged_until_a_recovery(database_url: str, 
         await face("acknowledge", job_id, reason="first")
         await face("acknowledge", job_id, reason="known")
         seen = (await face("job", job_id)).acknowledged
-        assert (seen.by, seen.reason) == ("ann@desk", "known")
+        assert seen.by.startswith("ann@desk") and seen.reason == "known"
         assert (await face("jobs", unacknowledged=True)).jobs == ()
         assert (await face("jobs", status="failed")).jobs[0].acknowledged == seen
         await face("carry_out", await face("plan", job_id, VerbRequest(Verb.RESUME)))
@@ -388,21 +431,25 @@ async def test_a_resumed_submission_is_settled(database_url: str, face: Face) ->
         assert (settled.answer, settled.signal_id) == ("resumed", None)
 
 
-async def test_gates_and_upkeep_are_reached(face: Face) -> None:
+async def test_gates_and_the_janitor_are_reached(face: Face) -> None:
     limit = await face("set_limit", "queue:default", rate=(5, 1.0))
-    assert (limit.name, limit.rate.limit, limit.actor) == ("queue:default", 5, "ann@desk")
+    assert (limit.name, limit.rate.limit, limit.actor[:8]) == ("queue:default", 5, "ann@desk")
     assert await face("limits") == [limit]
     assert (await face("drop_limit", "queue:default")).name == "queue:default"
     assert await face("breakers") == []
     with pytest.raises(NotFound):
         await face("change_breaker", "gateway", "open")
+    assert to_json(await face("run_janitor", dry_run=True)) == {"dry_run": True, "findings": [], "alerts": []}
+    assert to_json(await face("janitor_log")) == {"leader": None, "actions": [], "alerts": []}
+
+
+@pytest.mark.parametrize("place", ["database"])
+async def test_old_jobs_are_pruned_at_the_database(face: Face) -> None:
     assert to_json(await face("prune", 0.0, dry_run=True)) == {
         "dry_run": True, "jobs": 0, "tasks": 0, "bytes": 0, "pruned": [], "oldest_left": None, "leftovers": 0,
     }  # fmt: skip
     with pytest.raises(InvalidInput, match="'running' is not the status of a finished job"):
         await face("prune", 0.0, statuses=["running"])
-    assert to_json(await face("run_janitor", dry_run=True)) == {"dry_run": True, "findings": [], "alerts": []}
-    assert to_json(await face("janitor_log")) == {"leader": None, "actions": [], "alerts": []}
 
 
 async def test_a_synchronous_client_works_inside_of_a_running_event_loop(database_url: str) -> None:

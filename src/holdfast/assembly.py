@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from holdfast.bootstrap import open_payloads
 from holdfast.core.states import Rules
 from holdfast.define.registry import Registry
+from holdfast.janitor.retention import Keeping
 from holdfast.janitor.service import Janitor
 from holdfast.orchestrator.loop import Orchestrator
 from holdfast.pacing import CrowdingMonitor
@@ -29,6 +30,8 @@ from holdfast.worker.pulse import Pulse
 from holdfast.worker.workdir import Workplace
 
 if TYPE_CHECKING:
+    from holdfast.service.identity.code_flow import CodeFlow
+    from holdfast.service.identity.door import Door
     from holdfast.service.server import WebServer
 
 ORCHESTRATORS_PER_PROCESS = 2
@@ -81,6 +84,7 @@ def new_janitor(store: PostgresStore, settings: Settings) -> Janitor:
         process_name(),
         lease_seconds=settings.owner_lease_seconds,
         retention_days=settings.retention_days,
+        keeping=Keeping(settings.audit_days, settings.stats_days),
     )
 
 
@@ -152,15 +156,17 @@ def new_web_server(url: str, settings: Settings) -> tuple[WebServer, PostgresSto
 
     store = PostgresStore(url, "holdfast api", payloads=open_payloads(settings), readers=settings.api_readers)
     store.share_commits()
+    door, code_flow = new_door(store, settings)
     state = ServiceState(
         store,
-        settings.public_url,
+        door,
         settings.body_limit_bytes,
+        code_flow=code_flow,
         allow_bootstrap=settings.allow_bootstrap,
         open_installation=partial(_installation, url),
     )
     server = WebServer(
-        build_app(state),
+        build_app(state, cors_origins=settings.cors_origins),
         settings.host,
         settings.port,
         connections=settings.api_connections,
@@ -170,6 +176,42 @@ def new_web_server(url: str, settings: Settings) -> tuple[WebServer, PostgresSto
         on_stop=state.live.end,
     )
     return server, store
+
+
+def new_door(store: PostgresStore, settings: Settings) -> tuple[Door, CodeFlow | None]:
+    """What lets requests in, and the way to the identity provider if the settings name one."""
+    from holdfast.service.identity.door import Door
+    from holdfast.service.identity.limits import Rates
+    from holdfast.service.identity.origins import Origins
+
+    tokens, code_flow = None, None
+    if settings.oidc_issuer is not None:
+        from holdfast.service.identity.code_flow import CodeFlow
+        from holdfast.service.identity.provider import OidcSettings, Provider
+        from holdfast.service.identity.tokens import Tokens
+
+        named = OidcSettings(
+            settings.oidc_issuer,
+            settings.oidc_audience,
+            settings.oidc_client_id,
+            settings.oidc_client_secret,
+            settings.oidc_tenant_claim,
+            settings.oidc_roles_claim,
+        )
+        provider = Provider(named.issuer)
+        tokens = Tokens(named, provider)
+        code_flow = CodeFlow(named, provider, tokens)
+    door = Door(
+        store,
+        origins=Origins(settings.public_url, settings.root_path, settings.cors_origins),
+        rates=Rates(
+            settings.key_requests_per_second,
+            settings.address_requests_per_second,
+            settings.wrong_credentials_per_minute,
+        ),
+        tokens=tokens,
+    )
+    return door, code_flow
 
 
 @asynccontextmanager

@@ -11,16 +11,31 @@ from contextlib import asynccontextmanager, contextmanager
 from holdfast.client import Client
 from holdfast.embedded.server import use_embedded
 from holdfast.operations.scope import Scope
+from holdfast.service_address import checked_url, is_loopback, refuse_service
 from holdfast.settings import Settings
 from holdfast.store.connection import check_url
 from holdfast.store.installation import PostgresInstallation
 from holdfast.store.payloads import Payloads, open_objects
 from holdfast.store.postgres import PostgresStore
 
+KEY_FILE = "admin.key"
+"""At home: the key of the person who starts the service."""
+
+
+def api_key(settings: Settings) -> str | None:
+    """The configured key; for a service on this machine, that of the person who has started it here."""
+    if settings.api_key is not None or settings.url is None or not is_loopback(settings.url):
+        return settings.api_key
+    try:
+        return (settings.home / KEY_FILE).read_text(encoding="ascii").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
+
 
 @contextmanager
 def database(settings: Settings) -> Iterator[str]:
     """The URL of the database to use: the configured one, or the embedded one for as long as we are in here."""
+    refuse_service(settings.url)
     if settings.database_url is not None:
         check_url(settings.database_url)
         yield settings.database_url
@@ -50,7 +65,13 @@ async def open_store(settings: Settings, *, migrate: bool = False) -> AsyncItera
 
 @asynccontextmanager
 async def open_client(settings: Settings, *, migrate: bool = False) -> AsyncIterator[Client]:
-    """A client for the configured tenant, on a database as `open_store` prepares it."""
+    """A client for the configured tenant: of the configured service, or on a database as `open_store` prepares it."""
+    if settings.url is not None:
+        # Only a tenant that a person has named: that of others is the one of their key.
+        scope = Scope(settings.tenant) if "tenant" in settings.model_fields_set else None
+        async with Client.connect(checked_url(settings.url), scope, api_key=api_key(settings)) as remote:
+            yield remote
+        return
     async with open_store(settings, migrate=migrate) as store:
         yield Client(store, Scope(settings.tenant))
 

@@ -12,8 +12,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from holdfast.client_closely import Closely
 from holdfast.client_gates import Bound, Gates
 from holdfast.client_identities import Identities
+from holdfast.client_oversight import Oversight
+from holdfast.client_requests import Requests
 from holdfast.client_streams import Streams
 from holdfast.client_submissions import Submissions, Workflows
 from holdfast.define.definition import Definition
@@ -29,9 +32,11 @@ from holdfast.operations import (
     watching,
 )
 from holdfast.operations.marks import check_marks
+from holdfast.operations.requests import Keyed
 from holdfast.operations.scope import Scope
 from holdfast.operations.submitting import Submission
 from holdfast.operations.verbs import ANSWER_SECONDS, Plan, Verb, VerbRequest, VerbResult
+from holdfast.service_address import is_service_url
 from holdfast.store.payloads import Payloads, open_objects
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import NewJob, SignalAnswer
@@ -103,11 +108,13 @@ class _Reads(Bound):
         *,
         node: str | None = None,
         status: str | None = None,
+        fingerprint: str | None = None,
         limit: int = reading.LONGEST_PAGE,
         after: tuple[str, int | None] | None = None,
     ) -> list[Task]:
         """One page of a job's tasks; `after` is node and index of the last task of the page before."""
-        return await reading.tasks(self._scope, self._store, job_id, node=node, status=status, limit=limit, after=after)
+        only: dict[str, Any] = {"node": node, "status": status, "fingerprint": fingerprint}
+        return await reading.tasks(self._scope, self._store, job_id, **only, limit=limit, after=after)
 
     async def attempts(
         self, job_id: str, *, node: str | None = None, index: int | None = None, limit: int = reading.LONGEST_PAGE
@@ -169,8 +176,8 @@ class _Reads(Bound):
         return await reading.why(self._scope, self._store, job_id)
 
     async def fleet(self) -> Fleet:
-        """The processes that serve the database, for all tenants, and the work that none of them serves."""
-        return await reading.fleet(self._store)
+        """The processes that serve the database, and the work that none of them serves."""
+        return await reading.fleet(self._scope, self._store)
 
     async def is_served(self, job_id: str | None = None) -> bool:
         """Whether a live orchestrator would drive this job, or any job."""
@@ -232,21 +239,28 @@ class _Data(Bound):
         await data.fetch_artifact(self._scope, self._store, job_id, artifact, target)
 
 
-class Client(_Reads, _Data, Gates, Identities, Streams, Submissions, Workflows):
-    """An asynchronous client of one database: `async with Client.connect(url) as client: …`."""
+class Client(_Reads, _Data, Closely, Gates, Identities, Oversight, Requests, Streams, Submissions, Workflows):
+    """An asynchronous client of one database, or of one service: `async with Client.connect(url) as client: …`."""
 
     @classmethod
     @asynccontextmanager
     async def connect(
-        cls, database_url: str, scope: Scope | None = None, *, storage_url: str | None = None
+        cls, url: str, scope: Scope | None = None, *, storage_url: str | None = None, api_key: str | None = None
     ) -> AsyncIterator[Client]:
-        """A client of the database at that URL, whose schema must be there.
+        """A client of the database at that URL, whose schema must be there, or of the service at an http URL.
 
         `storage_url` is the object store of the installation, for large values and files: a URL, or a folder such as
-        `.holdfast/payloads`.
+        `.holdfast/payloads`. A service has its own; it takes an `api_key`, which says the tenant and the actor, too.
         """
+        if is_service_url(url):
+            # Imported late: it stands on this module, and most programs are at the database.
+            from holdfast.remote.client import open_remote
+
+            async with open_remote(url, scope, api_key=api_key) as remote:
+                yield remote
+            return
         payloads = Payloads(open_objects(storage_url)) if storage_url is not None else None
-        async with PostgresStore.open(database_url, "holdfast client", payloads=payloads) as store:
+        async with PostgresStore.open(url, "holdfast client", payloads=payloads) as store:
             yield cls(store, scope)
 
     async def submit(
@@ -312,13 +326,21 @@ class Client(_Reads, _Data, Gates, Identities, Streams, Submissions, Workflows):
         return await verbs.plan(self._scope, self._store, job_id, request)
 
     async def carry_out(
-        self, plan: Plan, *, reason: str = "", exactly: bool = False, seconds: float = ANSWER_SECONDS
+        self,
+        plan: Plan,
+        *,
+        reason: str = "",
+        exactly: bool = False,
+        seconds: float = ANSWER_SECONDS,
+        keyed: Keyed | None = None,
     ) -> VerbResult:
         """Send the verb of a plan and wait that long for the owner's answer; Refused if the owner refuses.
 
-        With `exactly` the owner refuses unless it would do exactly what is planned.
+        With `exactly` the owner refuses unless it would do exactly what is planned. With a key it is sent once.
         """
-        return await verbs.carry_out(self._scope, self._store, plan, reason=reason, exactly=exactly, seconds=seconds)
+        return await verbs.carry_out(
+            self._scope, self._store, plan, reason=reason, exactly=exactly, seconds=seconds, keyed=keyed
+        )
 
     async def settle(self, result: VerbResult, *, seconds: float | None = ANSWER_SECONDS) -> VerbResult:
         """The same result once the owner has answered, or after that time; Refused if the owner refuses."""

@@ -45,7 +45,7 @@ class Gates(Bound):
 
     async def limits(self) -> list[Limit]:
         """All limits: those that workflows have declared, and those that people have set."""
-        return await gates.limits(self._store)
+        return await gates.limits(self._scope, self._store)
 
     async def set_limit(
         self,
@@ -94,7 +94,7 @@ class Gates(Bound):
 
     async def unpause_queue(self, queue: str) -> PausedQueue:
         """Let workers start the tasks of the queue again; returns the queue as it was."""
-        return await pausing.unpause_queue(self._store, queue)
+        return await pausing.unpause_queue(self._scope, self._store, queue)
 
     async def prune(
         self,
@@ -106,12 +106,12 @@ class Gates(Bound):
     ) -> Pruned:
         """Delete the jobs of all tenants that finished that long ago; with `dry_run` nothing is deleted."""
         return await upkeep.prune(
-            self._store, older_than_seconds, statuses=statuses, dry_run=dry_run, on_batch=on_batch
+            self._scope, self._store, older_than_seconds, statuses=statuses, dry_run=dry_run, on_batch=on_batch
         )
 
     async def janitor_log(self, *, limit: int = upkeep.LOG_LENGTH) -> JanitorLog:
         """Which process does the janitor's work, and what was done last, newest first."""
-        return await upkeep.janitor_log(self._store, limit=limit)
+        return await upkeep.janitor_log(self._scope, self._store, limit=limit)
 
     async def run_janitor(
         self,
@@ -119,8 +119,16 @@ class Gates(Bound):
         dry_run: bool = False,
         lease_seconds: float = upkeep.JANITOR_LEASE_SECONDS,
         retention_days: float | None = None,
+        audit_days: float | None = None,
+        stats_days: float | None = None,
     ) -> JanitorPass:
         """Look at everything once and have it repaired; with `dry_run` nothing is changed."""
         return await upkeep.run_janitor(
-            self._scope, self._store, dry_run=dry_run, lease_seconds=lease_seconds, retention_days=retention_days
+            self._scope,
+            self._store,
+            dry_run=dry_run,
+            lease_seconds=lease_seconds,
+            retention_days=retention_days,
+            audit_days=audit_days,
+            stats_days=stats_days,
         )

@@ -4,17 +4,20 @@ HoldfastError                something that a person can act on; becomes the pro
 ├── InvalidDefinition        a workflow file or builder is wrong (all its errors at once)
 ├── InvalidInput             inputs, flags or settings are wrong
 ├── Refused                  the job's state does not allow it, or the key belongs to another submission
-│   └── BacklogFull          a tenant has reached its limit of open jobs
+│   ├── BacklogFull          a tenant has reached its limit of open jobs
+│   └── QueueRefused         a tenant may not use a queue that the workflow names
 ├── JobFailed                a job that `holdfast.run` waited for failed or was cancelled
 ├── NotFound                 no such job, workflow or file
 ├── Unauthenticated          a request brings no credential, or one that is not valid
 ├── Forbidden                the role of the identity does not allow the request
+│   └── ForeignOrigin        a page of another origin writes with the cookie of its visitor
 ├── TooManyRequests          a key or an address asks more often than it may
 ├── PayloadRefused           a value is larger than the limit
 ├── PayloadUnavailable       a large value cannot be written to or read from the object store
 ├── Unreachable              the database or server does not answer
 │   ├── SchemaMismatch       it answers, but its schema belongs to another version
 │   └── Locked               it answers, but another session holds a lock
+├── NeedsDatabase            a client over a URL was asked for what only one at the database can do
 ├── Unusable                 a directory, a file or a stream that the command needs cannot be used
 └── TemplateError            an expression failed while a job ran
 LostRace                     another process was first; this one forgets what it read and reads again
@@ -218,6 +221,12 @@ class BacklogFull(Refused):
     http_status = 429
 
 
+class QueueRefused(Refused):
+    code = "QUEUE_REFUSED"
+    title = "The tenant may not use this queue"
+    http_status = 403
+
+
 class JobFailed(HoldfastError):
     """A job did not complete; `job` is the view of it, as it ended."""
 
@@ -253,6 +262,11 @@ class Forbidden(HoldfastError):
     title = "The role does not allow this"
     http_status = 403
     exit_code = ExitCode.REFUSED
+
+
+class ForeignOrigin(Forbidden):
+    code = "FOREIGN_ORIGIN"
+    title = "The request comes from another site"
 
 
 class TooManyRequests(HoldfastError):
@@ -296,6 +310,11 @@ class SchemaMismatch(Unreachable):
 class Locked(Unreachable):
     code = "LOCKED"
     title = "Another session keeps a row locked"
+
+
+class NeedsDatabase(HoldfastError):
+    code = "NEEDS_A_DATABASE"
+    title = "This needs the database itself"
 
 
 class Unusable(HoldfastError):

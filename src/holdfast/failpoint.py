@@ -33,6 +33,8 @@ POINTS = {
     "notify.before": "retries are due, no worker is notified",
     "submit.before": "a job is about to be inserted",
     "submit.after_commit": "the job is committed, the client has no answer",
+    "request.after_commit": "a request with a key and its signal are committed, the client has no answer",
+    "api.after_commit": "the service has done what a request asks for and not answered; `~OPERATION`: of that route",
     "checkpoint.before": "a handler is about to save a checkpoint",
     "checkpoint.after": "the checkpoint is committed, the handler has no answer",
     "probe.claimed": "a worker has reserved a breaker and not probed it",

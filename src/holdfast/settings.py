@@ -6,10 +6,11 @@ A flag wins over a variable, a variable over the project file, and the project f
 from __future__ import annotations
 
 import re
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from holdfast.define.named_file import shown_name
 from holdfast.environment import PREFIX, everything, variable
@@ -21,6 +22,19 @@ SEPARATED = (*LISTS, "trusted_proxies", "cors_origins")
 """Settings of several values, which a variable separates by commas."""
 _CREDENTIAL = re.compile(r"(AWS|AZURE|GOOGLE)_\w*(KEY|TOKEN|SECRET|PASSWORD)|PGPASSWORD")
 """Variables in which object stores and Postgres look for secrets."""
+_SAFE_URL = r"^(https://[^\s/?#@]+|http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?)(/[^\s?#]*)?$"
+"""TLS, or this machine."""
+_ORIGIN = r"^https?://([a-z0-9.-]+|\[[0-9a-f:]+\])(:\d+)?$"
+"""As browsers send it: no path, no wildcard."""
+
+
+def _network(text: str) -> str:
+    """An address, or a network like 10.0.0.0/8. A star would let everybody choose an address."""
+    try:
+        ip_network(text)
+    except ValueError:
+        raise ValueError("an address of a proxy is like 10.0.0.7, a network like 10.0.0.0/8") from None
+    return text
 
 
 class Settings(BaseModel):
@@ -33,6 +47,8 @@ class Settings(BaseModel):
     handlers: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
     database_url: str | None = None
+    url: str | None = None
+    api_key: str | None = Field(None, repr=False)
     home: Path = Path(".holdfast")
     tenant: str = Field("default", min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")
     postgres_bin: Path | None = None
@@ -53,13 +69,24 @@ class Settings(BaseModel):
     payload_limit_bytes: int = Field(16 * 1024 * 1024, ge=1, le=1 << 30)
     storage_url: str | None = None
     retention_days: float | None = Field(None, gt=0, le=36_500)
+    audit_days: float = Field(365, gt=0, le=36_500)
+    stats_days: float = Field(90, gt=0, le=36_500)
     api: bool = True
     host: str = Field("127.0.0.1", min_length=1, max_length=253)
     port: int = Field(8321, ge=0, le=65_535)
     public_url: str | None = Field(None, pattern=r"^https?://[^\s]+$")
     root_path: str = Field("", pattern=r"^(/[^\s/]+)*$")
-    trusted_proxies: tuple[str, ...] = ()
-    cors_origins: tuple[str, ...] = ()
+    trusted_proxies: tuple[Annotated[str, AfterValidator(_network)], ...] = ()
+    cors_origins: tuple[Annotated[str, Field(pattern=_ORIGIN)], ...] = ()
+    oidc_issuer: str | None = Field(None, max_length=2000, pattern=_SAFE_URL)
+    oidc_audience: str | None = Field(None, min_length=1, max_length=2000)
+    oidc_client_id: str | None = Field(None, min_length=1, max_length=500)
+    oidc_client_secret: str | None = Field(None, min_length=1, max_length=2000, repr=False)
+    oidc_tenant_claim: str = Field("tenant", min_length=1, max_length=200)
+    oidc_roles_claim: str = Field("roles", min_length=1, max_length=200)
+    key_requests_per_second: float = Field(1000, gt=0, le=1e9)
+    address_requests_per_second: float = Field(100, gt=0, le=1e9)
+    wrong_credentials_per_minute: float = Field(30, gt=0, le=1e9)
     allow_bootstrap: bool = False
     api_connections: int = Field(1000, ge=1, le=100_000)
     api_readers: int = Field(8, ge=1, le=100)
@@ -96,8 +123,10 @@ def load_settings(**overrides: Any) -> Settings:
             keep_secret(text)
             keep_secrets_of(f"?{text}")
     project = find_project_file()
+    given = {name for name, value in overrides.items() if value is not None}
     own = _from_environment() | {name: value for name, value in overrides.items() if value is not None}
     shared = _from_project_file(project) if project is not None else {}
+    _choose_address(given, own, shared)
     try:
         settings = Settings(**shared | own)
     except ValidationError as error:
@@ -110,6 +139,9 @@ def load_settings(**overrides: Any) -> Settings:
             errors=details,
             remedy="Correct or unset the variables named above.",
         ) from None
+    for secret in (settings.api_key, settings.oidc_client_secret):
+        if secret is not None:
+            keep_secret(secret)
     settings._project, settings._from_project = project, frozenset(shared.keys() - own.keys())
     if settings.renew_seconds >= settings.lease_seconds:
         raise InvalidInput(
@@ -124,6 +156,22 @@ def load_settings(**overrides: Any) -> Settings:
             remedy="Use about a third of the lease.",
         )
     return settings
+
+
+def _choose_address(given: set[str], own: dict[str, Any], shared: dict[str, Any]) -> None:
+    """A flag that names a service wins over a variable that names a database, and the other way round."""
+    if "url" not in own:
+        return
+    if "database_url" in given:
+        del own["url"]
+        return
+    if "url" not in given and "database_url" in own:
+        raise InvalidInput(
+            "HOLDFAST_URL names a service, and HOLDFAST_DATABASE_URL a database.",
+            remedy="Unset one of them, or choose with --url or --database-url.",
+        )
+    own.pop("database_url", None)
+    shared.pop("database_url", None)
 
 
 def _from_environment() -> dict[str, Any]:

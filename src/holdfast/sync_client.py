@@ -16,13 +16,17 @@ from holdfast.client import Client
 from holdfast.define.definition import Definition
 from holdfast.errors import Unreachable
 from holdfast.operations import overview, reading
+from holdfast.operations.requests import Keyed
 from holdfast.operations.scope import Scope
 from holdfast.operations.submitting import Submission
 from holdfast.operations.verbs import ANSWER_SECONDS, Plan, VerbRequest, VerbResult
 from holdfast.private_loop import PrivateLoop
 from holdfast.store.records import NewJob, SignalAnswer
+from holdfast.sync_client_closely import SyncClosely
 from holdfast.sync_client_gates import Face, SyncGates
 from holdfast.sync_client_identities import SyncIdentities
+from holdfast.sync_client_oversight import SyncOversight
+from holdfast.sync_client_requests import SyncRequests
 from holdfast.sync_client_streams import SyncStreams
 from holdfast.sync_client_submissions import SyncSubmissions, SyncWorkflows
 from holdfast.views.data import Checkpoint, DataValue, TaskResult
@@ -95,11 +99,13 @@ class _Reads(Face):
         *,
         node: str | None = None,
         status: str | None = None,
+        fingerprint: str | None = None,
         limit: int = reading.LONGEST_PAGE,
         after: tuple[str, int | None] | None = None,
     ) -> list[Task]:
         """One page of a job's tasks; `after` is node and index of the last task of the page before."""
-        return self._loop.run(self._client.tasks(job_id, node=node, status=status, limit=limit, after=after))
+        only: dict[str, Any] = {"node": node, "status": status, "fingerprint": fingerprint}
+        return self._loop.run(self._client.tasks(job_id, **only, limit=limit, after=after))
 
     def attempts(
         self, job_id: str, *, node: str | None = None, index: int | None = None, limit: int = reading.LONGEST_PAGE
@@ -217,22 +223,36 @@ class _Data(Face):
         self._loop.run(self._client.fetch_artifact(job_id, artifact, target))
 
 
-class SyncClient(_Reads, _Data, SyncGates, SyncIdentities, SyncStreams, SyncSubmissions, SyncWorkflows):
-    """A synchronous client of one database: `with SyncClient.connect(url) as client: …`."""
+class SyncClient(
+    _Reads,
+    _Data,
+    SyncClosely,
+    SyncGates,
+    SyncIdentities,
+    SyncOversight,
+    SyncRequests,
+    SyncStreams,
+    SyncSubmissions,
+    SyncWorkflows,
+):
+    """A synchronous client of one database, or of one service: `with SyncClient.connect(url) as client: …`."""
 
     @classmethod
     @contextmanager
     def connect(
-        cls, database_url: str, scope: Scope | None = None, *, storage_url: str | None = None
+        cls, url: str, scope: Scope | None = None, *, storage_url: str | None = None, api_key: str | None = None
     ) -> Iterator[SyncClient]:
-        """A client of the database at that URL, whose schema must be there. Threads may share it.
+        """A client of the database at that URL, whose schema must be there, or of the service at an http URL.
 
-        `storage_url` is the object store of the installation, for large values and files: a URL, or a folder such as
-        `.holdfast/payloads`.
+        Threads may share it. `storage_url` is the object store of the installation, for large values and files: a URL,
+        or a folder such as `.holdfast/payloads`. A service has its own; it takes an `api_key`, which says the tenant
+        and the actor, too.
         """
         loop = PrivateLoop()
         try:
-            opened: AbstractAsyncContextManager[Client] = Client.connect(database_url, scope, storage_url=storage_url)
+            opened: AbstractAsyncContextManager[Client] = Client.connect(
+                url, scope, storage_url=storage_url, api_key=api_key
+            )
             client = loop.run(opened.__aenter__())
             try:
                 yield cls(client, loop)
@@ -306,13 +326,21 @@ class SyncClient(_Reads, _Data, SyncGates, SyncIdentities, SyncStreams, SyncSubm
         return self._loop.run(self._client.plan(job_id, request))
 
     def carry_out(
-        self, plan: Plan, *, reason: str = "", exactly: bool = False, seconds: float = ANSWER_SECONDS
+        self,
+        plan: Plan,
+        *,
+        reason: str = "",
+        exactly: bool = False,
+        seconds: float = ANSWER_SECONDS,
+        keyed: Keyed | None = None,
     ) -> VerbResult:
         """Send the verb of a plan and wait that long for the owner's answer; Refused if the owner refuses.
 
-        With `exactly` the owner refuses unless it would do exactly what is planned.
+        With `exactly` the owner refuses unless it would do exactly what is planned. With a key it is sent once.
         """
-        return self._loop.run(self._client.carry_out(plan, reason=reason, exactly=exactly, seconds=seconds))
+        return self._loop.run(
+            self._client.carry_out(plan, reason=reason, exactly=exactly, seconds=seconds, keyed=keyed)
+        )
 
     def settle(self, result: VerbResult, *, seconds: float | None = ANSWER_SECONDS) -> VerbResult:
         """The same result once the owner has answered, or after that time; Refused if the owner refuses."""

@@ -120,8 +120,16 @@ class SyncGates(Face):
         dry_run: bool = False,
         lease_seconds: float = upkeep.JANITOR_LEASE_SECONDS,
         retention_days: float | None = None,
+        audit_days: float | None = None,
+        stats_days: float | None = None,
     ) -> JanitorPass:
         """Look at everything once and have it repaired; with `dry_run` nothing is changed."""
         return self._loop.run(
-            self._client.run_janitor(dry_run=dry_run, lease_seconds=lease_seconds, retention_days=retention_days)
+            self._client.run_janitor(
+                dry_run=dry_run,
+                lease_seconds=lease_seconds,
+                retention_days=retention_days,
+                audit_days=audit_days,
+                stats_days=stats_days,
+            )
         )

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from holdfast.cli.app import execute
+from holdfast.operations.scope import current_actor
+from holdfast.private_loop import PrivateLoop
 
 HOLDFAST = [str(Path(sys.executable).with_name("holdfast"))]
 
@@ -149,6 +151,33 @@ def command(forgotten_modules: None, capsys: pytest.CaptureFixture[str], monkeyp
 def database(command: Command, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Command:
     """The same, with a database of the test's own."""
     monkeypatch.setenv("HOLDFAST_DATABASE_URL", database_url)
+    return command
+
+
+@pytest.fixture
+def served(database_url: str) -> Iterator[tuple[str, str]]:
+    """The URL of a service on the test's database, and the key of an administrator of the installation."""
+    # Imported here: its libraries take a second.
+    from tests.service.serving import serving_http
+
+    loop = PrivateLoop()
+    try:
+        opened = serving_http(database_url)
+        service = loop.run(opened.__aenter__())
+        try:
+            yield service.url, loop.run(service.key("admin", tenant="*", name=current_actor()))
+        finally:
+            loop.run(opened.__aexit__(None, None, None))
+    finally:
+        loop.close()
+
+
+@pytest.fixture
+def over_url(command: Command, served: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Commands with the URL and the key of a service, and without a database."""
+    monkeypatch.delenv("HOLDFAST_DATABASE_URL", raising=False)
+    monkeypatch.setenv("HOLDFAST_URL", served[0])
+    monkeypatch.setenv("HOLDFAST_API_KEY", served[1])
     return command
 
 

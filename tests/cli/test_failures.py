@@ -108,7 +108,8 @@ def test_why_groups_the_failures_of_a_failed_node_and_says_what_it_leaves_out(da
     assert f"→ holdfast tasks {job_id[-8:]} each --status failed" in shown
     (reason,) = database("why", job_id, "--json").json["reasons"]
     assert reason["details"]["failed"] == 8 and len(reason["details"]["failures"]) == 5
-    assert list(reason["details"]["failures"][0]) == ["number", "items", "code", "message", "fingerprint"]
+    keys = ["number", "items", "code", "message", "fingerprint", "first_at", "last_at"]
+    assert list(reason["details"]["failures"][0]) == keys
 
 
 @pytest.mark.parametrize("node", [["--node", "each"], []])

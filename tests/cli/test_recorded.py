@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.cli.session import AT_THE_DATABASE
 from holdfast.operations.scope import current_actor
 from tests.cli.conftest import Answer, Command
 
@@ -28,7 +29,7 @@ CHANGING = {
     re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)"): "TIME",
     re.compile(r"(?<=--plan-id )[0-9a-f]{16}\b"): "PLAN",
     re.compile(r"^[\w.-]+:\d+$"): "PROCESS",
-    re.compile(re.escape(current_actor())): "PERSON",
+    re.compile(re.escape(current_actor()) + r"( \(hf_\w{8}\))?"): "PERSON",
 }
 """What differs between two runs, and what takes its place; jobs are numbered."""
 
@@ -215,6 +216,27 @@ FILES = {
     ),
     "behind.yaml": "workflow_id: behind\nbreakers: {gateway: {}}\nnodes: {a: {handler: echo, breaker: gateway}}\n",
 }
+
+
+@pytest.mark.parametrize("group", ["reading", "data", "upkeep"])
+def test_the_answers_over_a_url_are_the_same(
+    database: Command, served: tuple[str, str], group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands that need the database run there; all others have the URL and a key, and no database."""
+    monkeypatch.setenv("HOLDFAST_CONCURRENCY", "1")
+    for name, text in FILES.items():
+        Path(name).write_text(text)
+    normal = Normal()
+    for recorded in map(json.loads, (FOLDER / f"{group}.jsonl").read_text().splitlines()):
+        line = recorded["command"]
+        words = [*map(normal.known, line.split()), "--json"]
+        with monkeypatch.context() as environment:
+            if line.split()[0] not in AT_THE_DATABASE:
+                environment.delenv("HOLDFAST_DATABASE_URL")
+                environment.setenv("HOLDFAST_URL", served[0])
+                environment.setenv("HOLDFAST_API_KEY", served[1])
+            answer = database(*words)
+        assert {"command": line, "exit_code": answer.code} | normal.streams(answer) == recorded
 
 
 @pytest.mark.parametrize("group", GROUPS)

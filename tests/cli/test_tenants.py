@@ -14,12 +14,12 @@ BESIDE_THE_JOB = {
     "why_windows", "why_queue", "why_locks", "why_errors",
 }  # fmt: skip
 """Read in one transaction with read_job, which finds nothing of another tenant; then the rest is not shown."""
-OF_THE_INSTALLATION = {
-    "live_orchestrators", "live_workers", "jobs_without_owner", "unserved_lanes", "unread_signals", "long_transactions",
-    "lock_holders", "server_facts",
+OF_THE_INSTALLATION = {"unread_signals", "long_transactions", "lock_holders", "server_facts"}
+"""They are about the database; operators look at them."""
+LISTS_OF_COLUMNS = {
+    "event_of_pin", "external_ids_of_job", "job_fits", "pause_of_job", "session_columns", "unserved_columns",
+    "work_began",
 }  # fmt: skip
-"""Processes and queues serve all tenants; operators look at them."""
-LISTS_OF_COLUMNS = {"event_of_pin", "job_fits", "pause_of_job", "session_columns", "unserved_columns", "work_began"}
 """Parts of the statements above; none of them is run."""
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Answer, Command
+from tests.cli.conftest import Answer, Command, finished, spawn
 
 ORDER = """
 workflow_id: order
@@ -16,6 +16,7 @@ nodes:
   charge: {handler: order.charge, retry: {max_retries: 0}, compensate: order.refund}
 """
 HANDLERS = """
+import os
 from pathlib import Path
 from holdfast import handler
 
@@ -33,6 +34,8 @@ def reserve() -> None:
 
 @handler("order.release")
 def release() -> None:
+    if Path("deadly").exists():
+        os._exit(9)
     note("release")
 
 @handler("order.charge")
@@ -125,6 +128,20 @@ def test_a_skip_that_goes_on_with_an_undo_says_so(database: Command, job: str) -
     answer = database("skip", job, "charge", "--yes", "--handlers", "order")
     assert answer.code == 0 and "1 task to undo" in answer.err and did()[-1] == "release"
     assert "UNDONE" in answer.out
+
+
+def test_an_undo_whose_process_was_killed_goes_on_with_the_same_command(database: Command, job: str) -> None:
+    Path("deadly").touch()
+    soon = {"HOLDFAST_LEASE_SECONDS": "1", "HOLDFAST_RENEW_SECONDS": "0.3", "HOLDFAST_OWNER_LEASE_SECONDS": "1"}
+    killed = spawn("undo", job, "--yes", "--handlers", "order", HOLDFAST_OWNER_RENEW_SECONDS="0.3", **soon)
+    assert finished(killed).code == 9 and did() == ["refund"]
+    Path("deadly").unlink()
+    # The driver that died counts as alive until its lease ends.
+    answer = database("undo", job, "--yes", "--handlers", "order")
+    while answer.code == 4:
+        answer = database("undo", job, "--yes", "--handlers", "order")
+    assert answer.code == 0 and "is being undone: driving it to its end from here" in answer.err
+    assert did() == ["refund", "release"]
 
 
 def refused(answer: Answer, code: int, text: str) -> None:

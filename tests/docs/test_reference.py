@@ -62,6 +62,7 @@ def test_generated_parts_are_up_to_date() -> None:
     assert {page.name for page in generated} == {
         "command-line.md",
         "failpoints.md",
+        "http.md",
         "language.md",
         "logs.md",
         "states.md",

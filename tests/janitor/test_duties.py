@@ -422,12 +422,21 @@ async def test_rows_of_ended_processes_and_old_log_lines_are_deleted(scene: Benc
         " select gen_random_uuid(), 'p', 1, 1, 'h', '{}', '{}', now() - hours * interval '1 h'"
         " from unnest(array[1, 25]) hours"
     )
+    # One is the answer to a request with a key, which may be sent again.
+    await scene.damage(
+        "with job as (select gen_random_uuid() as id),"
+        " kept as (insert into requests (job_id, key, digest, verb, signal_id)"
+        " select id, 'k', 'd', 'cancel', 1 from job)"
+        " insert into answers (signal_id, job_id, applied, reason, answered_at)"
+        " select signal, id, true, '', now() - interval '25 h' from job, unnest(array[1, 2]) signal"
+    )
     (done,) = await scene.janitor().run_once()
     assert (done.duty, done.before) == (
         "retention",
-        {"workers": 1, "orchestrators": 1, "answers": 0, "plans": 1, "janitor_actions": 3},
+        {"workers": 1, "orchestrators": 1, "answers": 1, "plans": 1, "janitor_actions": 3, "audit": 0, "stats": 0},
     )
     assert await scene.engine.query("select 1 from holdfast.last_commits where mark = 1") == []
+    assert await scene.engine.query("select signal_id from holdfast.answers") == [(1,)]
     assert await scene.tidy() == []
 
 

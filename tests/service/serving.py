@@ -17,6 +17,12 @@ from holdfast.settings import Settings
 from tests.running import HOME
 
 API = "/api/v1"
+GENEROUS: dict[str, Any] = {
+    "key_requests_per_second": 1e6,
+    "address_requests_per_second": 1e6,
+    "wrong_credentials_per_minute": 1e6,
+}
+"""Tests of something else send all their requests from one address."""
 
 
 class Service:
@@ -58,7 +64,7 @@ class Service:
 @asynccontextmanager
 async def serving_http(url: str, **settings: Any) -> AsyncIterator[Service]:
     """The service alone; with `tests.running.running` beside it the jobs run, too."""
-    chosen = Settings(database_url=url, home=HOME, port=0, grace_seconds=1.0, **settings)
+    chosen = Settings(**{"database_url": url, "home": HOME, "port": 0, "grace_seconds": 1.0, **GENEROUS, **settings})
     server, store = new_web_server(url, chosen)
     service = Service(server, Client(store, Scope("*", "admin@test")))
     try:

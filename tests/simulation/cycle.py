@@ -151,8 +151,10 @@ class ModelCycle(Transaction):
         new = self._lock([i for i in others if unowned[i] not in waits], unowned, limit)
         await self._step()
         claimed = sorted(new | self._lock(asked, unowned, limit))
-        # Of a job that was set aside only a cancel counts; it does nothing until its turn comes.
-        self._asked = {i for i in asked if unowned[i] in self.locked_jobs - set(aside)}
+        # Of a job that was set aside only a cancel counts; it does nothing until its turn comes. A job of which more is
+        # asked than one claim reads is read in parts.
+        in_parts = {unowned[i] for i in asked[limit:]}
+        self._asked = {i for i in asked if unowned[i] in self.locked_jobs - set(aside) - in_parts}
         return claimed
 
     def _lock(self, signals: Sequence[int], job_of: Mapping[int, str], limit: int) -> set[int]:

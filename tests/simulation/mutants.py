@@ -55,6 +55,8 @@ STORE = (
     "tests/store/test_by_hand.py",
     "tests/store/test_undoing.py",
     "tests/store/test_clock.py",
+    "tests/service/test_audit.py",
+    "tests/service/test_stats.py",
     "-k",
     "not model",
 )

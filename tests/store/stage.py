@@ -155,7 +155,7 @@ class PostgresBackstage:
         assert await PostgresGates(self._store).pause_queue(queue, "someone", "as staged") is not None
 
     async def unpause_queue(self, queue: str) -> None:
-        assert await PostgresGates(self._store).unpause_queue(queue) is not None
+        assert await PostgresGates(self._store).unpause_queue(queue, "someone") is not None
 
     async def waits(self, job_id: str) -> float:
         rows = await self._run(

@@ -23,6 +23,11 @@ GOOD = {
     "payloads": f"insert into payloads (job_id, bytes, {{columns}}) values ('{JOB}', 1, {{values}})",
     "api_keys": "insert into api_keys (prefix, secret_hash, name, tenant, created_by, {columns})"
     " values ('p', 'h', 'n', 't', 'a', {values})",
+    "stats_progress": "insert into stats_progress (snapshot, {columns}) values (pg_current_snapshot(), {values})",
+    "sources": "insert into sources (tenant, definition_hash, content, {columns}) values ('t', 'd', 'c', {values})",
+    "tenants": "insert into tenants (created_by, {columns}) values ('a', {values})",
+    "sessions": "insert into sessions (token_hash, name, tenant, expires_at, {columns})"
+    " values ('h', 'n', 't', now(), {values})",
     "lanes": "insert into lanes (queue, handler, {columns}) values ('q', 'h', {values})",
 }
 
@@ -50,11 +55,16 @@ REFUSED = {
     "waiting_rows_have_a_due_time": ("queue", "state", "'waiting'"),
     "signal_kind_is_known": ("inbox", "kind", "'nonsense'"),
     "keys_have_a_role": ("api_keys", "roles", "'{}'"),
+    "tenants_have_a_name": ("tenants", "name", "'*'"),
+    "bound_tenants_have_a_queue": ("tenants", "name, queues", "'t', '{}'"),
+    "sessions_have_a_role": ("sessions", "roles", "'{}'"),
     "breaker_state_is_known": ("breakers", "state", "'ajar'"),
     "only_an_open_breaker_is_held": ("breakers", "state, held", "'half_open', true"),
     "limits_are_above_zero": ("limits", "concurrency", "0"),
     "a_rate_has_a_burst": ("limits", "rate", "1"),
     "janitor_action_is_known": ("janitor_actions", "action", "'repair'"),
+    "there_is_one_row": ("stats_progress", "is_only_row", "false"),
+    "source_kind_is_known": ("sources", "kind", "'xml'"),
     "payloads_are_named_by_their_sha256": ("payloads", "digest", "'../../etc/passwd'"),
 }  # fmt: skip
 

@@ -285,18 +285,18 @@ async def test_a_paused_queue_keeps_its_limit_and_the_time_of_its_tasks(store: P
         await connection.execute(b"update queue set queued_at = now() - interval '5 min'")
         await connection.execute(b"update limits set paused_at = now() - interval '5 min' where paused_at is not null")
     assert await store.expire() == 0, "the time does not run"
-    await gates.unpause_queue("maps")
-    assert await gates.unpause_queue("maps") is None
+    await gates.unpause_queue("maps", "ann")
+    assert await gates.unpause_queue("maps", "ann") is None
     assert await store.expire() == 0, "and it has not run"
     assert len(await claimed(stage, worker)) == 2
 
     await gates.pause_queue("maps", "bob", "")
-    await gates.drop_limit("", "queue:maps")
+    await gates.drop_limit("", "queue:maps", "ann")
     (row,) = await gates.limits()
     assert (row.concurrency, row.paused_by, row.actor) == (None, "bob", None), "without a limit, and paused"
     with pytest.raises(Refused, match="the queue is paused"):
-        await gates.drop_limit("", "queue:maps")
-    await gates.unpause_queue("maps")
+        await gates.drop_limit("", "queue:maps", "ann")
+    await gates.unpause_queue("maps", "ann")
     assert await gates.limits() == []
 
 

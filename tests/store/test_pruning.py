@@ -125,6 +125,7 @@ async def test_pruning_deletes_every_row_and_every_object_of_a_finished_job(past
     )
     await past.query("insert into pins select job_id, 2, definition_hash, version, inputs from jobs")
     await past.query("insert into plans select job_id, 'a plan', 1, 1, definition_hash, inputs, '{}' from jobs")
+    await past.query("insert into requests (job_id, key, digest, verb) select job_id, 'k', 'd', 'cancel' from jobs")
     await past.query("insert into external_ids select tenant, 'gateway', '1', job_id from jobs")
     before = await past.tables()
     written = {table for table, rows in before.items() if rows}

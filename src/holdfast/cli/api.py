@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from holdfast.assembly import new_web_server, process_name
-from holdfast.bootstrap import open_client
+from holdfast.bootstrap import KEY_FILE, open_client
 from holdfast.cli.problems import Interrupted
 from holdfast.cli.session import Target, begin, draining, drive
 from holdfast.cli.streams import answer_json, say
@@ -21,12 +21,13 @@ from holdfast.client import Client
 from holdfast.define.named_file import shown_name
 from holdfast.errors import ExitCode, Refused, Unusable
 from holdfast.operations.identity import EVERY_TENANT, Role
+from holdfast.operations.keys import PREFIX_LENGTH
 from holdfast.settings import Settings
 
 if TYPE_CHECKING:
     from holdfast.service.server import WebServer
 
-KEY_FILE = "admin.key"
+PRIVATE = 0o600
 LIBRARIES = ("fastapi", "uvicorn")
 
 
@@ -62,12 +63,18 @@ async def _serve_api(settings: Settings, *, as_json: bool) -> int:
 class Web:
     """The HTTP service and the store that is its own, from `async with` to its end."""
 
-    def __init__(self, server: WebServer, closing: AsyncExitStack) -> None:
+    def __init__(self, server: WebServer, closing: AsyncExitStack, links_to: str, client: Client, key: str) -> None:
         self._server = server
         self._closing = closing
+        self._links_to, self._client, self._key = links_to, client, key
         self.url = server.url
         self.request_stop = server.request_stop
         self.wait = server.wait
+
+    async def sign_in_link(self) -> str:
+        """A page on which the person who starts the service signs in: once, within a minute."""
+        code = await self._client.sign_in_code(self._key[: len("hf_") + PREFIX_LENGTH])
+        return f"{self._links_to}/sign-in?code={code}"
 
     async def __aenter__(self) -> Web:
         await self._server.start()
@@ -96,8 +103,9 @@ async def open_web(client: Client, settings: Settings, *, as_json: bool) -> Web 
     async with AsyncExitStack() as stack:
         server, store = new_web_server(client.database_url, _with_free_port(settings, as_json=as_json))
         stack.push_async_callback(store.close)
-        await _keep_key(client, settings)
-        return Web(server, stack.pop_all())
+        key = await _keep_key(client, settings)
+        links_to = (settings.public_url or _reachable(server.url)).rstrip("/")
+        return Web(server, stack.pop_all(), links_to, client, key)
     raise AssertionError
 
 
@@ -127,17 +135,25 @@ def _with_free_port(settings: Settings, *, as_json: bool) -> Settings:
     return settings
 
 
-async def _keep_key(client: Client, settings: Settings) -> None:
+def _reachable(url: str) -> str:
+    """An address that a browser on this machine can open: a service that listens everywhere listens here, too."""
+    return url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+
+
+async def _keep_key(client: Client, settings: Settings) -> str:
     """A key for the person who starts the service, in a file that only they can read."""
     path = settings.home / KEY_FILE
     try:
-        if await client.knows_key(path.read_text(encoding="ascii").strip()):
-            return
+        key = path.read_text(encoding="ascii").strip()
+        if await client.knows_key(key):
+            path.chmod(PRIVATE)
+            return key
     except (FileNotFoundError, UnicodeDecodeError):
         pass
     made = await _of_all(client).add_key("local administrator", roles=[Role.ADMIN])
     settings.home.mkdir(parents=True, exist_ok=True)
     _write_private(path, made.key)
+    return made.key
 
 
 def _write_private(path: Path, text: str) -> None:
@@ -145,7 +161,7 @@ def _write_private(path: Path, text: str) -> None:
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         draft.unlink(missing_ok=True)
-        draft.touch(0o600, exist_ok=False)
+        draft.touch(PRIVATE, exist_ok=False)
         draft.write_text(f"{text}\n", encoding="ascii")
         draft.replace(path)
     except OSError as error:

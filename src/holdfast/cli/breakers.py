@@ -13,7 +13,6 @@ from holdfast.cli.gates import begin_on_gate, list_gates
 from holdfast.cli.session import Target, drive
 from holdfast.cli.streams import answer, answer_json, harmless, say, show
 from holdfast.cli.words import coming, counted, cut, day_and_clock
-from holdfast.client import Client
 from holdfast.errors import ExitCode, InvalidInput, Refused
 from holdfast.operations.gates import BreakerVerb
 from holdfast.settings import Settings
@@ -24,7 +23,9 @@ DONE_WORDS = {"open": "is held open", "close": "is closed", "reset": "is closed 
 
 
 def list_breakers(*, as_json: bool, target: Target) -> int:
-    return list_gates(Client.breakers, lambda rows: _show(rows, as_json=as_json, target=target), target)
+    return list_gates(
+        lambda client: client.breakers(), lambda rows: _show(rows, as_json=as_json, target=target), target
+    )
 
 
 def change_breaker(

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from holdfast.bootstrap import open_installation
+from holdfast.bootstrap import open_client, open_installation
 from holdfast.cli.fleet import (
     orchestrator_texts,
     start,
@@ -132,8 +132,10 @@ def _settings(settings: Settings, target: Target) -> Iterator[Finding]:
             "Use about a third of HOLDFAST_LEASE_SECONDS.",
         )
     else:
-        where = _database_from(settings, target)
-        yield Finding("settings", Grade.OK, f"database from {where}, {counted(settings.concurrency, 'task')} at a time")
+        where = f"database from {_database_from(settings, target)}"
+        if settings.url is not None:
+            where = f"service from {'--url' if target.url is not None else 'HOLDFAST_URL'}"
+        yield Finding("settings", Grade.OK, f"{where}, {counted(settings.concurrency, 'task')} at a time")
     place = _existing(settings.home.resolve())
     yield from _home(place)
     free = shutil.disk_usage(place).free / 1e9
@@ -190,6 +192,8 @@ def _existing(path: Path) -> Path:
 
 async def _database(settings: Settings, target: Target, findings: list[Finding]) -> Fleet:
     """Add the findings about the database; returns the processes that serve it."""
+    if settings.url is not None:
+        return await _service(settings, target, findings)
     if not has_database(settings):
         findings.append(Finding("database", Grade.OK, "none yet; the first command that needs one sets it up"))
         return Fleet()
@@ -207,6 +211,21 @@ async def _database(settings: Settings, target: Target, findings: list[Finding])
     if checked.delays is not None:
         findings += _delays(checked.delays)
     return checked.fleet or Fleet()
+
+
+async def _service(settings: Settings, target: Target, findings: list[Finding]) -> Fleet:
+    """Over a URL, the database itself cannot be examined."""
+    try:
+        async with open_client(settings) as client:
+            fleet, scope = await client.fleet(), client.scope
+    except HoldfastError as error:
+        findings.append(_failed("service", error))
+        return Fleet()
+    text = f"{settings.url} answers; the key is that of {scope.actor}, for tenant {scope.tenant}"
+    findings.append(Finding("service", Grade.OK, text))
+    findings.append(Finding("database", Grade.OK, "behind the service; examine it there with: holdfast doctor"))
+    findings += _fleet(fleet, target)
+    return fleet
 
 
 def _writing(problem: str | None) -> Finding:

@@ -17,6 +17,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "register": ("holdfast register sales.yaml",),
     "up": ("holdfast up", "holdfast up --handlers handlers --concurrency 4"),
     "api": ("holdfast api", "holdfast api --host 0.0.0.0 --port 80"),
+    "audit": (
+        "holdfast audit --since 24h",
+        "holdfast audit --action job --instance 01a1decb-088b-7737-a373-94ca4d3a26a4",
+        "holdfast audit --tenant '*' --action limit",
+    ),
     "keys": (
         "holdfast keys",
         "holdfast keys add ci --role submitter --expires 90d",

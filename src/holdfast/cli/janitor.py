@@ -32,7 +32,11 @@ def tidy(*, once: bool, dry_run: bool, as_json: bool, target: Target) -> int:
 async def _look(settings: Settings, *, dry_run: bool, as_json: bool, target: Target) -> int:
     async with open_client(settings) as client:
         done = await client.run_janitor(
-            dry_run=dry_run, lease_seconds=settings.owner_lease_seconds, retention_days=settings.retention_days
+            dry_run=dry_run,
+            lease_seconds=settings.owner_lease_seconds,
+            retention_days=settings.retention_days,
+            audit_days=settings.audit_days,
+            stats_days=settings.stats_days,
         )
         is_served = await client.is_served()
     if as_json:

@@ -78,7 +78,8 @@ def _say_what_to_look_at(filters: Filters, page: JobPage, limit: int, target: Ta
     elif filters.are_given:
         say(f"  → All jobs: {target.command('status')}")
     else:
-        say(f"  → Run one: {target.command('run workflow.yaml')}")
+        verb = "run" if target.url is None else "submit"
+        say(f"  → Run one: {target.command(f'{verb} workflow.yaml')}")
     if page.after is not None:
         older = target.command(f"status{filters.words()} --limit {limit} --after {page.after}")
         say(f"  → Older ones: {older}")

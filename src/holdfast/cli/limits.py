@@ -13,7 +13,6 @@ from holdfast.cli.pausing import pause_sentence, unpause_command
 from holdfast.cli.session import Target, begin, drive
 from holdfast.cli.streams import answer, answer_json, say, show
 from holdfast.cli.words import counted, cut
-from holdfast.client import Client
 from holdfast.define.named_file import shown_name
 from holdfast.errors import ExitCode, InvalidInput
 from holdfast.operations.gates import check_limit
@@ -23,7 +22,7 @@ from holdfast.views.gates import Limit
 
 
 def list_limits(*, as_json: bool, target: Target) -> int:
-    return list_gates(Client.limits, lambda rows: _show(rows, as_json=as_json, target=target), target)
+    return list_gates(lambda client: client.limits(), lambda rows: _show(rows, as_json=as_json, target=target), target)
 
 
 def set_limit(

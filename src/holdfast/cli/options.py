@@ -10,6 +10,8 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from holdfast.cli.examples import examples_of
+from holdfast.errors import InvalidInput
+from holdfast.service_address import checked_url, is_service_url
 
 RUN, LOOK, STEER, WRITE, INSTALL, APPS = (
     "Run workflows",
@@ -27,6 +29,8 @@ WIDEST_HELP = 120
 """Columns; longer lines are hard to read, however wide the terminal is."""
 LAST = "last"
 """What stands for the newest job in the place of an id."""
+DATABASE = "database_url"
+"""The parameter of --database-url."""
 ASKED = "_HOLDFAST_COMPLETE"
 """The variable by which a shell asks which words may follow, under the name that typer gives it."""
 
@@ -39,12 +43,36 @@ def _newest(last: Annotated[bool, typer.Option("--last", help="The newest job, i
     """The flag that every command with JOB has."""
 
 
+_with_url = typer.Typer(add_completion=False)
+
+
+@_with_url.command()
+def _served(
+    url: Annotated[
+        str | None,
+        typer.Option("--url", metavar="URL", help="HTTP service to use, else HOLDFAST_URL. Needs HOLDFAST_API_KEY."),
+    ] = None,
+) -> None:
+    """The flag that every command with --database-url has."""
+
+
 def write_examples(command: Any, ctx: Any, formatter: Any) -> None:
     """The examples of a command, one on each line however long: they are there to be copied."""
     lines = examples_of(ctx.command_path.partition(" ")[2], command.epilog)
     if lines:
         with formatter.section("Example" if len(lines) == 1 else "Examples"):
             formatter.write("".join(f"{'':>{formatter.current_indent}}{line}\n" for line in lines))
+
+
+def _one_address(database_url: str | None, url: str | None) -> str | None:
+    if database_url is not None and url is not None:
+        raise InvalidInput(
+            "--url and --database-url exclude each other.",
+            remedy="Name the HTTP service with --url, or the database itself with --database-url.",
+        )
+    if database_url is not None and is_service_url(database_url):
+        raise InvalidInput("--database-url names an HTTP service.", remedy=f"Name it with: --url {database_url}")
+    return checked_url(url) if url is not None else database_url
 
 
 def write_commands(title: str, commands: list[tuple[str, Any]], formatter: Any) -> None:
@@ -57,7 +85,8 @@ def write_commands(title: str, commands: list[tuple[str, Any]], formatter: Any) 
 class PlainCommand(TyperCommand):
     """The help shows arguments under the names of the documentation, without braces and Python's types.
 
-    It ends with examples. A command that takes JOB also takes --last in its place.
+    It ends with examples. A command that takes JOB also takes --last in its place, and one that takes --database-url
+    also takes --url.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -67,6 +96,12 @@ class PlainCommand(TyperCommand):
             # The words are exchanged before they are parsed: the function of the command gets JOB alone.
             flag.expose_value = False
             self.params.insert(sum(one.param_type_name == "argument" for one in self.params), flag)
+        names = [one.name for one in self.params]
+        if DATABASE in names:
+            place = names.index(DATABASE)
+            served: Any = get_command(_with_url).params[0]
+            served.hidden = getattr(self.params[place], "hidden", False)
+            self.params.insert(place + 1, served)
 
     @property
     def _takes_job(self) -> bool:
@@ -77,7 +112,11 @@ class PlainCommand(TyperCommand):
         if self._takes_job and "--last" in flags:
             # JOB is the first argument: nodes that follow it stay in their places.
             args = [LAST, *(one for one in args if one != "--last")]
-        return super().parse_args(ctx, args)
+        left = super().parse_args(ctx, args)
+        if DATABASE in ctx.params:
+            # The function of the command gets one address, whichever it is of: `Target` knows.
+            ctx.params[DATABASE] = _one_address(ctx.params[DATABASE], ctx.params.pop("url", None))
+        return left
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         arguments = [parameter for parameter in self.get_params(ctx) if parameter.param_type_name == "argument"]

@@ -33,7 +33,7 @@ def show_workflows(*, as_json: bool, target: Target) -> int:
             _print_lines(aligned(rows))
             say(f"  → Jobs of one: {target.command('status --workflow ID')}")
 
-    return _look(Client.workflows, [], show, target)
+    return _look(lambda client: client.workflows(), [], show, target)
 
 
 def _workflow_cells(one: WorkflowSummary) -> list[str]:
@@ -57,7 +57,7 @@ def show_queues(*, as_json: bool, target: Target) -> int:
                 say(f"{unserved_text(one)}.")
                 say(f"  → {unserved_remedy(one, target)}")
 
-    return _look(Client.queues, [], show, target)
+    return _look(lambda client: client.queues(), [], show, target)
 
 
 def _queue_cells(one: QueueState) -> list[str]:

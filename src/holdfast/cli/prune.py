@@ -25,7 +25,7 @@ def prune_jobs(
     older_than: str, statuses: Sequence[str], *, dry_run: bool, yes: bool, as_json: bool, target: Target
 ) -> int:
     age_seconds = parse_duration(older_than, "--older-than")
-    settings = begin(target)
+    settings = begin(target, needs_database=True)
     if not has_database(settings):
         if as_json:
             answer_json(to_json(Pruned(dry_run)))

@@ -42,7 +42,7 @@ def run_file(
     as_json: bool,
     target: Target,
 ) -> int:
-    settings = begin(target, concurrency=concurrency, handlers=handlers or None)
+    settings = begin(target, needs_database=True, concurrency=concurrency, handlers=handlers or None)
     loaded = load_named_workflow(file, handlers)
     definition, registry = loaded.definition, known_handlers(settings)
     if loaded.add_handlers_to(registry):

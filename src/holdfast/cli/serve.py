@@ -90,8 +90,8 @@ async def _serve(
         async with draining(stop, left_behind) as drain, services, web or nullcontext():
             await services.until_registered(READY_SECONDS)
             if drain.asked_by is None:
-                url = web.url if web is not None else None
-                _say_ready(service, settings, registry, queues, url, as_json=as_json)
+                links = (web.url, await web.sign_in_link()) if web is not None else None
+                _say_ready(service, settings, registry, queues, links, as_json=as_json)
             await services.wait()
     farewell = "" if as_json else f"{service} has stopped."
     if drain.asked_by == signal.SIGINT:
@@ -117,7 +117,7 @@ def _say_ready(
     settings: Settings,
     registry: Registry | None,
     queues: list[str] | None,
-    url: str | None,
+    links: tuple[str, str] | None,
     *,
     as_json: bool,
 ) -> None:
@@ -130,7 +130,7 @@ def _say_ready(
                 "queues": queues,
                 "handlers": names,
                 "concurrency": settings.concurrency if registry is not None else None,
-                **({"url": url} if url is not None else {}),
+                **({"url": links[0], "sign_in": links[1]} if links is not None else {}),
             }
         )
         return
@@ -138,9 +138,11 @@ def _say_ready(
     if registry is not None:
         served = ", ".join(queues) if queues else "every queue"
         what += f": {served}, {counted(len(names), 'handler')}, {counted(settings.concurrency, 'task')} at a time"
-    if url is not None:
-        what += f". The HTTP service is at {url}"
+    if links is not None:
+        what += f". The HTTP service is at {links[0]}"
     say(f"{what}. Ctrl-C stops it.")
+    if links is not None:
+        say(f"  → Sign in with a browser, once and within a minute: {links[1]}")
 
 
 def _say_stopping(settings: Settings, registry: Registry | None, *, as_json: bool) -> None:

@@ -26,37 +26,61 @@ from holdfast.define.named_file import shown_name
 from holdfast.define.registry import Registry, discover
 from holdfast.embedded.cluster import place_of_data
 from holdfast.errors import Bug, ExitCode, NotFound, Unusable
+from holdfast.service_address import is_service_url, refuse_service
 from holdfast.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from holdfast.client import Client
 
-OF_ALL_TENANTS = {"breakers", "doctor", "janitor", "migrate", "orchestrator", "prune", "up", "worker"}
+AT_THE_DATABASE = {"api", "bootstrap", "doctor", "migrate", "orchestrator", "prune", "run", "up", "worker"}
+"""Commands that a service does not carry out."""
+OF_ALL_TENANTS = {"breakers", "doctor", "janitor", "migrate", "orchestrator", "prune", "tenants", "up", "worker"}
 """Commands that take no tenant: they are about the whole database."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The database and the tenant that the flags of a command name."""
+    """The database, or the service, and the tenant that the flags of a command name."""
 
     database_url: str | None = None
+    """The address that --database-url or --url names."""
     tenant: str | None = None
+
+    @property
+    def url(self) -> str | None:
+        """The address of the service, if it is one."""
+        return self.database_url if self.database_url is not None and is_service_url(self.database_url) else None
 
     def command(self, text: str) -> str:
         """A command to type next. It must name again what flags have named; a URL may hold a password."""
+        command = text.partition(" ")[0]
         url = " --database-url …" if self.database_url is not None else ""
-        names_tenant = self.tenant is not None and text.partition(" ")[0] not in OF_ALL_TENANTS
+        if self.url is not None:
+            url = f" --url {shlex.quote(self.url)}" if command not in AT_THE_DATABASE else ""
+        names_tenant = self.tenant is not None and command not in OF_ALL_TENANTS
         tenant = f" --tenant {shlex.quote(self.tenant or '')}" if names_tenant else ""
         return f"holdfast {text}{tenant}{url}"
 
 
-def begin(target: Target = Target(), *, is_service: bool = False, **overrides: Any) -> Settings:  # noqa: B008
-    """The settings of this command: its flags win over the environment and the project file. Logging follows them."""
+def begin(
+    target: Target = Target(),  # noqa: B008
+    *,
+    is_service: bool = False,
+    needs_database: bool = False,
+    **overrides: Any,
+) -> Settings:
+    """The settings of this command: its flags win over the environment and the project file. Logging follows them.
+
+    A command that is a service itself, or `needs_database`, is refused where the settings name a service.
+    """
     if not gc.isenabled():
         # What was imported stays for as long as the process.
         gc.freeze()
         gc.enable()
-    settings = load_settings(database_url=target.database_url, tenant=target.tenant, **overrides)
+    database_url = target.database_url if target.url is None else None
+    settings = load_settings(url=target.url, database_url=database_url, tenant=target.tenant, **overrides)
+    if is_service or needs_database:
+        refuse_service(settings.url)
     configure_logging(settings, is_service=is_service)
     _check_home(settings)
     failpoint.arm(settings.failpoint, settings.failpoint_once)
@@ -158,7 +182,8 @@ class Drain:
 
 def has_database(settings: Settings) -> bool:
     """Whether there is anything to look at: looking must not set up a Postgres."""
-    return settings.database_url is not None or (place_of_data(settings.home.resolve()) / "PG_VERSION").exists()
+    is_named = settings.database_url is not None or settings.url is not None
+    return is_named or (place_of_data(settings.home.resolve()) / "PG_VERSION").exists()
 
 
 def begin_on(job: str, target: Target, **overrides: Any) -> Settings:
@@ -186,6 +211,8 @@ def no_job(job: str, settings: Settings) -> NotFound:
 def where(settings: Settings) -> str:
     """Which database a command looks at, without user and password: the wrong one has other jobs."""
     tenant = f" for tenant {settings.tenant}" if settings.tenant != DEFAULT_TENANT else ""
+    if settings.url is not None:
+        return f"{tenant} at {settings.url}"
     if settings.database_url is None:
         home = shown_name(settings.home.resolve())
         return f"{tenant} in the embedded database in {home}" if has_database(settings) else f": {home} has no database"

@@ -197,19 +197,21 @@ class _Verb:
         job = await self._client.job(self._job_id, whole=False)
         if await self._only_needs_a_driver(job):
             await refuse_unknown_handlers(job.definition, self._registry, self._client)
-            say(f"Job {self._job_id} is {job.status}: driving it to its end from here.")
-            return await self._drive_to_the_end(None)
+            doing = "is being undone" if job.is_undone else f"is {job.status}"
+            say(f"Job {self._job_id} {doing}: driving it to its end from here.")
+            code = await self._drive_to_the_end(None)
+            return await self._undone_or(code) if job.is_undone else code
         plan = await _plan(self._client, self._job_id, self._asked)
         if plan.refusal is not None:
             raise plan.refusal
         self._refuse_stale(plan)
         is_confirmed = self._confirm(plan, job)
-        if not self._how.detach and not await self._client.is_served(self._job_id):
+        if self._may_drive and not await self._client.is_served(self._job_id):
             await self._refuse_undrivable(plan, job)
         result = await self._client.carry_out(plan, reason=self._how.reason, exactly=is_confirmed, seconds=0)
         if not self._how.detach and await self._client.is_served(self._job_id):
             result = await self._client.settle(result)
-        if not result.is_applied and not self._how.detach and not await self._client.is_served(self._job_id):
+        if not result.is_applied and self._may_drive and not await self._client.is_served(self._job_id):
             # No orchestrator was running, or it ended without an answer.
             if not plan.verb.is_steering:
                 to_do = "to undo" if plan.undoes else "to run"
@@ -226,17 +228,29 @@ class _Verb:
         )
         return await self._meaning(plan, code)
 
+    @property
+    def _may_drive(self) -> bool:
+        """Whether the command would drive the job itself. Over a URL it cannot: the verb waits for an orchestrator."""
+        return not self._how.detach and self._settings.url is None
+
     async def _meaning(self, plan: Plan, code: int) -> int:
+        return await self._undone_or(code) if plan.undoes else code
+
+    async def _undone_or(self, code: int) -> int:
         """A job that is undone is cancelled; the undo itself is done if nothing was left."""
         job = await self._client.job(self._job_id, whole=False)
         is_whole = job.error is not None and job.error.code == Code.UNDONE
-        return ExitCode.DONE if plan.undoes and is_whole else code
+        return ExitCode.DONE if is_whole else code
 
     async def _only_needs_a_driver(self, job: Job) -> bool:
-        """A resume of an open job that no orchestrator drives. If one does, the plan is refused."""
+        """A resume of an open job, or an undo of one that is being undone, that no orchestrator drives.
+
+        If one does, the plan is refused.
+        """
         request = self._asked.request
-        is_plain = request.verb is Verb.RESUME and request.plan_id is None and self._asked.correction is None
-        if not is_plain or self._how.detach or job.is_terminal:
+        goes_on = request.verb is Verb.RESUME or (request.verb is Verb.UNDO and job.is_undone and request.node is None)
+        is_plain = goes_on and request.plan_id is None and self._asked.correction is None
+        if not is_plain or not self._may_drive or job.is_terminal:
             return False
         return not await self._client.is_served(self._job_id)
 

@@ -12,7 +12,7 @@ from typing import Any, assert_never
 from holdfast.core import fanning, holding, matching, rechecking, recovering, reporting, steering, stopping, undoing
 from holdfast.core.breaking import BreakerState
 from holdfast.core.effects import AnswerSignal, Effect
-from holdfast.core.events import END_OF_JOB, BreakerMove, EventName, JanitorActed, JobEnded
+from holdfast.core.events import END_OF_JOB, REQUEST_ID, BreakerMove, EventName, JanitorActed, JobEnded
 from holdfast.core.failing import Failure, failure
 from holdfast.core.kinds import is_border, kind_of
 from holdfast.core.outcome import counts, default_result, first_error, job_status, stops_the_job, was_cancelled
@@ -273,7 +273,7 @@ def _recheck(turn: Turn, signal: InconsistencyFound) -> None:
 def _cancel(turn: Turn, signal: CancelRequested) -> None:
     refusal = steering.refusal_now(turn.state, SteeringVerb.CANCEL, signal.plan_id)
     if refusal is None:
-        stopping.cancel(turn, signal.actor, signal.reason, signal.signal_id)
+        stopping.cancel(turn, signal)
     elif signal.signal_id is not None:
         _answer(turn, signal.signal_id, refusal, "")
 
@@ -388,4 +388,6 @@ def _finish_job(turn: Turn) -> None:
     state.holds.clear()
     state.finished_at = turn.moment()
     data: JobEnded | None = {"code": state.error.code, "message": state.error.message} if state.error else None
+    if data is not None and state.error is not None and REQUEST_ID in state.error.other:
+        data["request_id"] = state.error.other[REQUEST_ID]
     turn.emit(END_OF_JOB[status], data=data)

@@ -52,6 +52,8 @@ class EventName(StrEnum):
     REPORT_REJECTED = "report_rejected"
 
 
+REQUEST_ID = "request_id"
+"""The key under which an event names the HTTP request that caused it."""
 JobEnd = Literal[EventName.JOB_COMPLETED, EventName.JOB_PARTIAL, EventName.JOB_FAILED, EventName.JOB_CANCELLED]
 BreakerMove = Literal[EventName.BREAKER_OPENED, EventName.BREAKER_CLOSED]
 NodeEnd = Literal[EventName.NODE_COMPLETED, EventName.NODE_FAILED, EventName.NODE_SKIPPED, EventName.NODE_CANCELLED]
@@ -90,6 +92,8 @@ class JobCreated(TypedDict):
 class JobEnded(TypedDict):
     code: str
     message: str
+    request_id: NotRequired[str]
+    """The HTTP request by which a person wanted it; the same below."""
 
 
 class JobRecovered(TypedDict):
@@ -109,6 +113,7 @@ class JobRecovered(TypedDict):
     """The nodes that the corrected definition no longer has."""
     undo: NotRequired[dict[str, int | None]]
     """How many tasks of each node are undone."""
+    request_id: NotRequired[str]
 
 
 class JobHeld(TypedDict):
@@ -116,6 +121,7 @@ class JobHeld(TypedDict):
     name: str
     reason: NotRequired[str]
     until: float | None
+    request_id: NotRequired[str]
 
 
 class JobReleased(TypedDict):
@@ -123,6 +129,7 @@ class JobReleased(TypedDict):
     name: str
     reason: NotRequired[str]
     since: float
+    request_id: NotRequired[str]
 
 
 class BreakerMoved(TypedDict):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from holdfast.core.breaking import Breaker, BreakerState, Call, feed
 from holdfast.core.effects import OWN_TASK, ReleaseTasks
-from holdfast.core.events import EventName
+from holdfast.core.events import EventName, JobHeld, JobReleased
 from holdfast.core.signals import BreakerChanged, BreakerSeen, Outcome, PauseRequested, TaskReported
 from holdfast.core.states import PAUSE, TERMINAL, Hold, JobState
 from holdfast.core.turn import Turn
@@ -128,12 +128,18 @@ def pause(turn: Turn, signal: PauseRequested) -> None:
     by, reason = signal.actor, signal.reason
     if hold is None:
         state.holds.append(Hold(PAUSE, signal.actor, turn.now))
-        turn.emit(EventName.JOB_HELD, data={"by": PAUSE, "name": by, "reason": reason, "until": None})
+        held: JobHeld = {"by": PAUSE, "name": by, "reason": reason, "until": None}
+        if signal.request_id is not None:
+            held["request_id"] = signal.request_id
+        turn.emit(EventName.JOB_HELD, data=held)
     else:
         state.holds.remove(hold)
         seconds = max(0.0, turn.now - hold.since)
         if state.deadline_at is not None:
             state.deadline_at += seconds
         turn.effects.append(ReleaseTasks(state.job_id, seconds))
-        turn.emit(EventName.JOB_RELEASED, data={"by": PAUSE, "name": by, "reason": reason, "since": hold.since})
+        released: JobReleased = {"by": PAUSE, "name": by, "reason": reason, "since": hold.since}
+        if signal.request_id is not None:
+            released["request_id"] = signal.request_id
+        turn.emit(EventName.JOB_RELEASED, data=released)
     state.job_touched = True

@@ -214,6 +214,8 @@ def _event_data(state: JobState, signal: RecoveryRequested, plan: Plan, current:
             data["gone"] = gone
         if signal.correction.stale is not None:
             data["stale"] = str(signal.correction.stale)
+    if signal.request_id is not None:
+        data["request_id"] = signal.request_id
     return data
 
 

@@ -108,6 +108,8 @@ class CancelRequested(NamedTuple):
     actor: str = ""
     reason: str = ""
     plan_id: str | None = None
+    request_id: str | None = None
+    """The HTTP request that sent it; the event of what it causes names it."""
 
 
 class PauseRequested(NamedTuple):
@@ -118,6 +120,7 @@ class PauseRequested(NamedTuple):
     reason: str
     is_paused: bool
     plan_id: str | None = None
+    request_id: str | None = None
 
 
 class TimePassed(NamedTuple):
@@ -297,6 +300,7 @@ class RecoveryRequested(NamedTuple):
     request: Request
     selected: dict[str, Selected]
     correction: Correction | None = None
+    request_id: str | None = None
 
 
 Signal = (

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from holdfast.core import undoing
 from holdfast.core.effects import WithdrawTasks
-from holdfast.core.events import EventName, TasksEnded
+from holdfast.core.events import REQUEST_ID, EventName, TasksEnded
 from holdfast.core.failing import Failure, failure
 from holdfast.core.fanning import items_withdrawn, job_timeout, ranges, settle_items
 from holdfast.core.outcome import counts
-from holdfast.core.signals import TasksWithdrawn
+from holdfast.core.signals import CancelRequested, TasksWithdrawn
 from holdfast.core.states import JOB_CANCELLED, JobState, NodeState, Status, Stop, StopCause, Trigger
 from holdfast.core.turn import Turn
 from holdfast.errors import Code
@@ -159,17 +161,20 @@ def time_passed(turn: Turn) -> None:
         _withdraw(turn, leases_too=True)
 
 
-def cancel(turn: Turn, actor: str, reason: str, signal_id: int | None) -> None:
+def cancel(turn: Turn, signal: CancelRequested) -> None:
     """Stop for a person. The signal is answered once it is known whether that ends anything early."""
-    turn.state.error = failure(
+    error = failure(
         Code.CANCELLED,
-        f"cancelled by {actor or 'someone'}" + (f": {reason}" if reason else ""),
+        f"cancelled by {signal.actor or 'someone'}" + (f": {signal.reason}" if signal.reason else ""),
         permanent=True,
         at=turn.now,
     )
+    if signal.request_id is not None:
+        error = replace(error, other={REQUEST_ID: signal.request_id})
+    turn.state.error = error
     stop_job(turn, StopCause.CANCELLED)
     assert turn.state.stop is not None
-    turn.state.stop.signal_id = signal_id
+    turn.state.stop.signal_id = signal.signal_id
 
 
 def ended_status(cause: StopCause) -> Status:

@@ -98,6 +98,8 @@ class Definition:
     """Whether the timeout is a default of the installation, and not the author's."""
     text: DefinitionText | None = field(default=None, compare=False, repr=False)
     """No part of the definition: what it was read from, if it was read."""
+    document: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+    """No part of it either: what was written, before every default was filled in; None if it was read from a store."""
 
     def node(self, name: str) -> Node:
         for node in self.nodes:

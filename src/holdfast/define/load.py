@@ -116,7 +116,15 @@ def check_source(source: Source, known: Known | None = None) -> tuple[Definition
     if known is not None:
         unknown = check_known(definition, known, source)
         report.problems += [problem for problem in unknown if not is_broken(problem)]
-    return (None if report.problems else definition), report.problems
+    if report.problems:
+        return None, report.problems
+    return replace(definition, document=_written(source)), []
+
+
+def _written(source: Source) -> dict[str, Any]:
+    """The data as JSON can carry them: there, the version 1.10 would become 1.1."""
+    numbers = source.numbers.get(("version",))
+    return {**source.data, **({"version": numbers} if numbers is not None else {})}
 
 
 def valid(definition: Definition | None, problems: list[Detail], name: str) -> Definition:

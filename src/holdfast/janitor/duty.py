@@ -35,6 +35,13 @@ class Duty:
         return Finding(self.name, action, reason, fact.job_id, fact.node, fact.item, fact.seen)
 
 
+class Chore(Duty):
+    """Work that is done at every pass, whether or not anything is wrong. It leaves no line in the log."""
+
+    async def do(self, store: JanitorStore) -> None:
+        raise NotImplementedError
+
+
 class JobDuty(Duty):
     """A duty for open jobs, some at a time. It repairs by making the owners recheck their jobs."""
 

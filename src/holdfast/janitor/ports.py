@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
+from holdfast.store.audit_rows import Origin
 from holdfast.store.upkeep_rows import ActionView, CompletedJob, Fact, Finding, LeaderView, OldestLeft, OpenJob, Pruned
 
 Search = Literal[
@@ -54,10 +55,12 @@ class PruneStore(Protocol):
         *,
         within_seconds: float | None = None,
         on_batch: Callable[[int], None] = ...,
+        by: tuple[str, Origin] | None = None,
     ) -> list[Pruned]:
         """Delete these jobs, oldest first; returns what was deleted.
 
-        No batch begins after `within_seconds`. `on_batch` is called with the number of jobs deleted so far.
+        No batch begins after `within_seconds`. `on_batch` is called with the number of jobs deleted so far. `by` is the
+        person who asks for it.
         """
         ...
 
@@ -132,6 +135,10 @@ class JanitorStore(Protocol):
         """Delete one kind of row and write the log; returns what was deleted."""
         ...
 
-    async def actions(self, limit: int) -> list[ActionView]:
-        """The last actions, newest first."""
+    async def roll_up(self) -> None:
+        """Count the events that no pass has counted yet."""
+        ...
+
+    async def actions(self, limit: int, *, tenant: str | None = None, before: int | None = None) -> list[ActionView]:
+        """The last actions, newest first: before that line, and about jobs of that tenant, if they are given."""
         ...

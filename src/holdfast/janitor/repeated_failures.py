@@ -24,6 +24,6 @@ class RepeatedFailures(Duty):
         return await store.alert(pass_id, findings)
 
 
-def _reason(workflow_id: str, fingerprint: str, failures: int, jobs: int, code: str, message: str) -> str:
+def _reason(tenant: str, workflow_id: str, fingerprint: str, failures: int, jobs: int, code: str, message: str) -> str:
     affected = "one job" if jobs == 1 else f"{jobs} jobs"
     return f"{failures} equal failures in {affected} of {workflow_id} within an hour: {code}: {message}"

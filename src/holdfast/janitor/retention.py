@@ -1,10 +1,10 @@
-"""Old rows: of ended processes, of answers, of the janitor's log, and, if the setting asks for it, of finished jobs."""
+"""Old rows: of ended processes, of answers, of logs, and, if the setting asks for it, of finished jobs."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -19,17 +19,30 @@ DAY_SECONDS = 86_400.0
 OBJECTS = "objects of jobs that were deleted"
 
 
+class Keeping(NamedTuple):
+    """For how many days rows of the installation are kept; None: for ever."""
+
+    audit_days: float | None = None
+    stats_days: float | None = None
+
+
 class Retention(Duty):
     name = "retention"
     every_seconds = 60.0
 
-    def __init__(self, patience_seconds: float, retention_days: float | None = None) -> None:
+    def __init__(
+        self,
+        patience_seconds: float,
+        retention_days: float | None = None,
+        keeping: Keeping = Keeping(),  # noqa: B008
+    ) -> None:
         """Without `retention_days` finished jobs are kept forever."""
         super().__init__(patience_seconds)
         self._days = retention_days
+        self._keeping = keeping
 
     async def look(self, store: JanitorStore, jobs: Sequence[str]) -> list[Finding]:
-        facts = await store.look("find_forgotten")
+        facts = await store.look("find_forgotten", **self._keeping._asdict())
         findings = [self.finding(DELETE, fact, "rows that ended long ago") for fact in facts]
         if self._days is not None:
             prunable = await store.pruning.find(self._days * DAY_SECONDS, most=LOOK_JOBS)
@@ -42,7 +55,7 @@ class Retention(Duty):
 
     async def act(self, store: JanitorStore, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
         """Delete for at most half a lease: the other duties wait, and the leader must renew its lease."""
-        done = await store.delete("forget", pass_id, self.name)
+        done = await store.delete("forget", pass_id, self.name, **self._keeping._asdict())
         finished = await store.pruning.finish_leftovers(self.patience_seconds)
         if finished:
             done += await self._record(store, pass_id, OBJECTS, {"jobs": finished})

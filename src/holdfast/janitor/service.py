@@ -16,7 +16,7 @@ from holdfast.errors import Locked, Unreachable
 from holdfast.janitor.alerting import raise_alerts
 from holdfast.janitor.counters import Counters
 from holdfast.janitor.deadlines import Deadlines
-from holdfast.janitor.duty import Duty, JobDuty
+from holdfast.janitor.duty import Chore, Duty, JobDuty
 from holdfast.janitor.ended_jobs import EndedJobs
 from holdfast.janitor.expired_leases import ExpiredLeases
 from holdfast.janitor.idle_jobs import IdleJobs
@@ -24,7 +24,8 @@ from holdfast.janitor.long_open_breakers import LongOpenBreakers
 from holdfast.janitor.orphans import Orphans
 from holdfast.janitor.ports import JanitorStore
 from holdfast.janitor.repeated_failures import RepeatedFailures
-from holdfast.janitor.retention import Retention
+from holdfast.janitor.retention import Keeping, Retention
+from holdfast.janitor.rollup import Rollup
 from holdfast.janitor.stuck_tasks import StuckTasks
 from holdfast.janitor.unstarted_nodes import UnstartedNodes
 from holdfast.log_events import EventLog
@@ -44,6 +45,7 @@ DUTIES: tuple[type[Duty], ...] = (
     Orphans,
     RepeatedFailures,
     LongOpenBreakers,
+    Rollup,
 )
 PATROL_JOBS = 2_000
 PATROL_TASKS = 100_000
@@ -54,12 +56,18 @@ class Janitor:
     """Runs until `stop` is set, with a pass every half lease. So it finds a problem within two leases."""
 
     def __init__(
-        self, store: JanitorStore, name: str, *, lease_seconds: float, retention_days: float | None = None
+        self,
+        store: JanitorStore,
+        name: str,
+        *,
+        lease_seconds: float,
+        retention_days: float | None = None,
+        keeping: Keeping = Keeping(),  # noqa: B008
     ) -> None:
         self._store = store
         self._holder = f"{name} {uuid.uuid4().hex[:8]}"
         self._lease_seconds = lease_seconds
-        self._duties = [*(duty(lease_seconds) for duty in DUTIES), Retention(lease_seconds, retention_days)]
+        self._duties = [*(duty(lease_seconds) for duty in DUTIES), Retention(lease_seconds, retention_days, keeping)]
         self._due: dict[str, float] = {}
         self._after = FIRST_JOB
         self.leads = False
@@ -121,6 +129,10 @@ class Janitor:
     async def _look_and_act(
         self, duty: Duty, pass_id: uuid.UUID, jobs: Sequence[str], *, dry_run: bool
     ) -> list[Finding]:
+        if isinstance(duty, Chore):
+            if not dry_run:
+                await duty.do(self._store)
+            return []
         findings = await duty.look(self._store, jobs)
         await failpoint.hit("janitor.found")
         if dry_run or not findings:

@@ -11,7 +11,7 @@ from holdfast.views.interventions import Acknowledgement
 
 async def acknowledge(scope: Scope, store: OperationsStore, job_id: str, *, reason: str = "") -> Acknowledgement:
     """Note who has seen a failed or partial job, and why it needs nothing. A recovery of the job ends it."""
-    row = await store.acknowledge(scope.tenant, job_id, scope.actor, reason)
+    row = await store.acknowledge(scope.tenant, job_id, scope.actor, reason, scope.origin)
     if row is not None:
         return Acknowledgement(row.actor, row.reason, row.at)
     status = (await store.reads(scope.tenant).snapshot(job_id, whole=False)).job.status

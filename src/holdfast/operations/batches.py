@@ -78,6 +78,7 @@ async def _job(
         labels=request.labels,
         marks=check_marks(request.correlation_id, request.external_ids, request.callback_url),
         limit_bytes=store.payload_limit_bytes,
+        submitter=scope.submitter,
     )
 
 

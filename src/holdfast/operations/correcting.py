@@ -25,6 +25,7 @@ from holdfast.operations.defaults import defaults_now
 from holdfast.operations.looks import CorrectingLook
 from holdfast.operations.ports import OperationsStore
 from holdfast.operations.scope import Scope
+from holdfast.operations.tenants import refuse_other_queues
 from holdfast.remedies import Remedy
 from holdfast.store.records import PlanRow
 from holdfast.views.verbs import Correction, Plan, VerbRequest, corrected_plan, refused
@@ -81,6 +82,7 @@ async def _definition(scope: Scope, store: OperationsStore, job: JobState, corre
             remedy="Give the corrected file of the same workflow, or submit the other one as a job of its own.",
             instance=job.job_id,
         )
+    await refuse_other_queues(store, job.tenant, correction.definition)
     return with_defaults(correction.definition, await defaults_now(scope, store))
 
 

@@ -105,6 +105,9 @@ async def artifacts(
         node = known.name
     place = ("", OWN_TASK, "") if after is None else (after.node, _item(after.index), after.name)
     rows = await reader.artifacts(job_id, node=node, item=index, name=name, after=place, limit=limit)
+    if not rows and node is None:
+        # Refuses a job that does not exist.
+        await reader.snapshot(job_id, whole=False)
     return [artifact_view(row) for row in rows]
 
 

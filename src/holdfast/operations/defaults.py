@@ -31,7 +31,9 @@ async def set_defaults(
         defaults_of(_known({**present, **values}))
         return values
 
-    return defaults_view(scope.tenant, await store.defaults().change(scope.tenant, decide, scope.actor, reason))
+    return defaults_view(
+        scope.tenant, await store.defaults(scope.origin).change(scope.tenant, decide, scope.actor, reason)
+    )
 
 
 async def reset_defaults(
@@ -45,7 +47,9 @@ async def reset_defaults(
         defaults_of(_known({name: value for name, value in present.items() if name not in gone}))
         return dict.fromkeys(gone)
 
-    return defaults_view(scope.tenant, await store.defaults().change(scope.tenant, decide, scope.actor, reason))
+    return defaults_view(
+        scope.tenant, await store.defaults(scope.origin).change(scope.tenant, decide, scope.actor, reason)
+    )
 
 
 async def defaults_now(scope: Scope, store: OperationsStore) -> Defaults:

@@ -32,12 +32,17 @@ async def change_breaker(
     def change(breaker: breaking.Breaker, now: float) -> None:
         _change(breaker, verb, now, reason)
 
-    return breaker_view(await store.gates().change_breaker(scope.tenant, name, change, scope.actor))
+    gates = store.gates(scope.origin)
+    return breaker_view(await gates.change_breaker(scope.tenant, name, verb, change, scope.actor, reason))
 
 
-async def limits(store: OperationsStore) -> list[Limit]:
-    """All limits: those that workflows have declared, and those that people have set."""
-    return [limit_view(row) for row in await store.gates().limits()]
+async def limits(scope: Scope, store: OperationsStore) -> list[Limit]:
+    """The limits that workflows have declared, and those that people have set.
+
+    An administrator of the installation sees those of all tenants. Others see the limits of their tenant and of the
+    queues, with the tasks of their tenant.
+    """
+    return [limit_view(row) for row in await store.gates().limits(scope.looks_at)]
 
 
 async def set_limit(
@@ -55,9 +60,9 @@ async def set_limit(
     `rate` is how many tasks may begin in how many seconds; `backlog` is how many jobs of a tenant may be open.
     """
     check_limit(name, tenant, concurrency=concurrency, rate=rate, backlog=backlog)
-    owner = _tenant_of_limit(name, tenant, scope.tenant)
+    owner = _owner(scope, name, tenant)
     burst, seconds = rate or (None, None)
-    changed = await store.gates().set_limit(
+    changed = await store.gates(scope.origin).set_limit(
         owner,
         name,
         scope.actor,
@@ -71,7 +76,7 @@ async def set_limit(
 
 async def drop_limit(scope: Scope, store: OperationsStore, name: str, *, tenant: str | None = None) -> Limit:
     """Remove a limit that a person has set; returns it as it was."""
-    return limit_view(await store.gates().drop_limit(_tenant_of_limit(name, tenant, scope.tenant), name))
+    return limit_view(await store.gates(scope.origin).drop_limit(_owner(scope, name, tenant), name, scope.actor))
 
 
 def check_limit(
@@ -105,6 +110,16 @@ def check_limit(
             f"The rate of limit {name} is over a time that cannot be measured.",
             remedy=f"Give between {MIN_RATE_SECONDS:g} and {MAX_SECONDS:,} seconds: 100/60",
         )
+
+
+def _owner(scope: Scope, name: str, tenant: str | None) -> str:
+    """The tenant of a limit. What a tenant may use of the installation, only the installation's administrators set."""
+    owner = _tenant_of_limit(name, tenant, scope.tenant)
+    if not owner:
+        scope.refuse_unless_administrator(f"the limit {name}")
+    elif name == "tenant" or owner != scope.tenant:
+        scope.refuse_unless_administrator(f"the limit of tenant {owner}")
+    return owner
 
 
 def _tenant_of_limit(name: str, tenant: str | None, default: str) -> str:

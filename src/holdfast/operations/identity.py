@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from holdfast.errors import Forbidden
 from holdfast.operations.scope import Scope
+from holdfast.store.audit_rows import Origin
 
 EVERY_TENANT = "*"
 """The tenant of an identity that administers the whole installation."""
@@ -53,6 +55,17 @@ class Identity:
     roles: tuple[Role, ...]
     key: str | None = None
     """The prefix of its API key."""
+    session: str | None = None
+    """The hash of the cookie of its browser session."""
+    expires_at: datetime | None = None
+    """When its credential ends at the latest."""
+
+    @property
+    def credential(self) -> tuple[str, str]:
+        """What shows that it is who it is: its kind, and which one."""
+        if self.session is not None:
+            return "session", self.session
+        return ("key", self.key) if self.key is not None else ("token", self.name)
 
     @property
     def permissions(self) -> frozenset[Permission]:
@@ -70,5 +83,12 @@ class Identity:
                 remedy=f"Use a key with one of these roles: {roles}.",
             )
 
-    def scope(self, tenant: str) -> Scope:
-        return Scope(tenant, self.name)
+    @property
+    def principal(self) -> str:
+        """The identity in words that no other one has: keys may share a name."""
+        return f"key:{self.key}" if self.key is not None else f"name:{self.name}"
+
+    def scope(self, tenant: str, *, address: str | None = None, request_id: str | None = None) -> Scope:
+        key_prefix = f"hf_{self.key}" if self.key is not None else None
+        origin = Origin(key_prefix, address, request_id)
+        return Scope(tenant, self.name, origin, administers=self.is_installation_admin, submitter=self.principal)

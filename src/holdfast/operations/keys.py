@@ -23,8 +23,8 @@ from holdfast.store.identity_rows import KeyRow
 from holdfast.views.identities import Key, NewKey, key_view
 
 _ALPHABET = string.digits + string.ascii_letters
-_PREFIX_LENGTH, _SECRET_LENGTH = 8, 43
-_SHAPE = re.compile(rf"hf_([0-9A-Za-z]{{{_PREFIX_LENGTH}}})[0-9A-Za-z]{{{_SECRET_LENGTH}}}", re.ASCII)
+PREFIX_LENGTH, _SECRET_LENGTH = 8, 43
+_SHAPE = re.compile(rf"hf_([0-9A-Za-z]{{{PREFIX_LENGTH}}})[0-9A-Za-z]{{{_SECRET_LENGTH}}}", re.ASCII)
 _TENANT = re.compile(r"[^\x00-\x1f\x7f]{1,100}")
 
 
@@ -43,17 +43,15 @@ async def add_key(
         raise InvalidInput("A key needs a role.", remedy=f"Use one of: {', '.join(Role)}")
     if not name.strip() or len(name) > MAX_NAME_LENGTH or not name.isprintable():
         raise InvalidInput(f"A key needs a name of at most {MAX_NAME_LENGTH} printable characters.")
-    owner = tenant or scope.tenant
-    if not _TENANT.fullmatch(owner):
-        raise InvalidInput("A tenant has 1 to 100 printable characters.")
+    owner = check_tenant(tenant or scope.tenant)
     if owner == EVERY_TENANT and wanted != (Role.ADMIN,):
         raise InvalidInput(
             "A key for every tenant administers the installation: its role is admin.",
             remedy="Name the tenant that the key is for.",
         )
-    prefix, secret = _random(_PREFIX_LENGTH), _random_secret()
+    prefix, secret = _random(PREFIX_LENGTH), _random_secret()
     key = f"hf_{prefix}{secret}"
-    row = await store.identities().add_key(
+    row = await store.identities(scope.origin).add_key(
         KeyRow(prefix, _hash(key), name, owner, tuple(map(str, wanted)), created_by=scope.actor, expires_at=expires_at)
     )
     return NewKey(key, key_view(row))
@@ -68,13 +66,13 @@ async def keys(scope: Scope, store: OperationsStore) -> list[Key]:
 async def revoke_key(scope: Scope, store: OperationsStore, prefix: str) -> Key:
     """End a key. Processes that know it forget it within five seconds."""
     tenant = None if scope.tenant == EVERY_TENANT else scope.tenant
-    wanted = prefix.removeprefix("hf_")[:_PREFIX_LENGTH]
+    wanted = prefix.removeprefix("hf_")[:PREFIX_LENGTH]
     found = next((row for row in await store.identities().keys(tenant) if row.prefix == wanted), None)
     if found is None:
         raise NotFound(f"There is no key hf_{wanted}.", remedy="List the keys with: holdfast keys")
     if found.revoked_at is not None:
         raise Refused(f"Key hf_{wanted} was revoked already, by {found.revoked_by}.", instance=f"hf_{wanted}")
-    return key_view(await store.identities().revoke_key(wanted, scope.actor))
+    return key_view(await store.identities(scope.origin).revoke_key(wanted, scope.actor))
 
 
 async def identity_of_key(store: OperationsStore, key: str) -> Identity | None:
@@ -82,12 +80,29 @@ async def identity_of_key(store: OperationsStore, key: str) -> Identity | None:
     shape = _SHAPE.fullmatch(key)
     if shape is None:
         return None
-    row = await store.identities().key(shape[1])
+    hashed = _hash(key)
+    row = await store.identities().key(shape[1], hashed)
     # Compared in any case: the time does not tell whether the prefix exists.
-    is_same = hmac.compare_digest(row.secret_hash if row is not None else "", _hash(key))
-    if row is None or not is_same or row.is_over:
-        return None
-    return Identity(f"{row.name} (hf_{row.prefix})", row.tenant, tuple(Role(role) for role in row.roles), row.prefix)
+    is_same = hmac.compare_digest(row.secret_hash if row is not None else "", hashed)
+    return identity_of_row(row) if row is not None and is_same and not row.is_over else None
+
+
+def identity_of_row(row: KeyRow) -> Identity:
+    """Whom a valid key stands for."""
+    roles = tuple(Role(role) for role in row.roles)
+    return Identity(f"{row.name} (hf_{row.prefix})", row.tenant, roles, row.prefix, expires_at=row.expires_at)
+
+
+def is_key(text: str) -> bool:
+    """Whether this has the form of a key."""
+    return _SHAPE.fullmatch(text) is not None
+
+
+def check_tenant(name: str) -> str:
+    """Refuse what cannot be the name of a tenant."""
+    if not _TENANT.fullmatch(name):
+        raise InvalidInput("A tenant has 1 to 100 printable characters.")
+    return name
 
 
 def _role(text: str) -> Role:

@@ -35,7 +35,7 @@ async def queues(scope: Scope, store: OperationsStore) -> list[QueueState]:
     rows = {row.queue: row for row in await reader.queues()}
     fleet = fleet_view(await reader.fleet())
     named = {queue for worker in fleet.workers for queue in worker.queues or ()}
-    limits = (row for row in await store.gates().limits() if row.name.startswith("queue:"))
+    limits = (row for row in await store.gates().limits(scope.tenant) if row.name.startswith("queue:"))
     pauses = {row.name.removeprefix("queue:"): queue_pause(row) for row in limits if row.paused_at is not None}
     return [
         QueueState(

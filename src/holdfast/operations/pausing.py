@@ -16,9 +16,10 @@ from holdfast.core.steering import OpenJob, SteeringVerb, steering_refusal
 from holdfast.define.bounds import checked_queue
 from holdfast.define.source import did_you_mean
 from holdfast.errors import InvalidInput, NotFound, Refused
+from holdfast.operations.answering import LOOK_SECONDS
 from holdfast.operations.ports import OperationsStore, ReadStore
 from holdfast.operations.scope import Scope
-from holdfast.operations.verbs import ANSWER_SECONDS, LOOK_SECONDS
+from holdfast.operations.verbs import ANSWER_SECONDS
 from holdfast.remedies import Remedy
 from holdfast.store.read_rows import OpenJobLine
 from holdfast.store.records import SignalAnswer
@@ -56,7 +57,9 @@ async def change_jobs(
     result = plan.to_result()
     for first in range(0, len(plan.job_ids), BATCH_LENGTH):
         batch = plan.job_ids[first : first + BATCH_LENGTH]
-        sent = await store.send_many(batch, str(plan.verb), scope.actor, reason, tenant=scope.tenant)
+        sent = await store.send_many(
+            batch, str(plan.verb), scope.actor, reason, tenant=scope.tenant, origin=scope.origin
+        )
         answers = await _answers(store, tuple(sent), seconds)
         unsent = len(batch) - len(sent)
         result = replace(
@@ -73,7 +76,8 @@ async def change_jobs(
 async def pause_queue(scope: Scope, store: OperationsStore, queue: str, *, reason: str = "") -> PausedQueue:
     """Let no worker start a task of the queue, for all tenants, until it is unpaused; running tasks continue."""
     checked_queue(queue)
-    paused = await store.gates().pause_queue(queue, scope.actor, reason)
+    scope.refuse_unless_administrator(f"queue {queue}")
+    paused = await store.gates(scope.origin).pause_queue(queue, scope.actor, reason)
     if paused is None:
         raise Refused(
             f"Queue {queue} is paused already.",
@@ -83,10 +87,11 @@ async def pause_queue(scope: Scope, store: OperationsStore, queue: str, *, reaso
     return paused_queue_view(paused)
 
 
-async def unpause_queue(store: OperationsStore, queue: str) -> PausedQueue:
+async def unpause_queue(scope: Scope, store: OperationsStore, queue: str) -> PausedQueue:
     """Let workers start the tasks of the queue again; returns the queue as it was."""
     checked_queue(queue)
-    found = await store.gates().unpause_queue(queue)
+    scope.refuse_unless_administrator(f"queue {queue}")
+    found = await store.gates(scope.origin).unpause_queue(queue, scope.actor)
     if found is None:
         raise Refused(f"Queue {queue} is not paused.", remedy=Remedy("See the queues with", "queues"), instance=queue)
     return paused_queue_view(found)

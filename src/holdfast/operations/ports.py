@@ -9,36 +9,37 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast.core.advising import Advice
-from holdfast.core.breaking import Breaker
 from holdfast.define.definition import Definition
 from holdfast.errors import BacklogFull
 from holdfast.janitor.ports import JanitorStore, PruneStore
+from holdfast.operations.audit_ports import AuditStore
+from holdfast.operations.data_ports import DataStore, OutputReads
 from holdfast.operations.definition_ports import DefinitionStore
+from holdfast.operations.gate_ports import GateStore
 from holdfast.operations.identity_ports import IdentityStore
+from holdfast.operations.job_read_ports import JobReadStore
 from holdfast.operations.looks import CorrectingLook, PlanningLook
+from holdfast.operations.oversight_ports import OversightStore
+from holdfast.operations.request_ports import RequestStore
 from holdfast.operations.stream_ports import StreamStore
 from holdfast.sql_files import Migration
-from holdfast.store.data_rows import ArtifactView, CheckpointRow, FailedItems, ResultRow, TaskRow
+from holdfast.store.audit_rows import Origin
 from holdfast.store.fleet import Fleet, OrchestratorView
 from holdfast.store.interface import SubmissionStore
 from holdfast.store.job_filter import JobFilter, Wanted
 from holdfast.store.locks import LockHolder
-from holdfast.store.output_rows import AfterAttempt, RunningPart, Seen
 from holdfast.store.read_rows import (
     AcknowledgementRow,
     AttemptView,
-    BreakerView,
     DefaultRow,
     EndedJobs,
     EventView,
     JobCount,
     JobDiagnosis,
     JobLines,
-    LimitView,
     LongTransaction,
     OpenJobLine,
     Pin,
@@ -52,73 +53,6 @@ from holdfast.store.read_rows import (
 )
 from holdfast.store.records import KnownDefaults, NewJob, SignalAnswer, SubmitAnswer
 from holdfast.store.schema import SchemaStatus, TableSize
-
-
-class OutputReads(Protocol):
-    """What attempts print, while they run and after their end."""
-
-    async def running(
-        self, job_id: str, node: str | None, item: int | None, seen: Seen, limit: int
-    ) -> list[RunningPart]:
-        """The next parts of running attempts that the reader has not seen."""
-        ...
-
-    async def ended(
-        self, job_id: str, node: str | None, item: int | None, after: AfterAttempt, limit: int
-    ) -> list[AttemptView]:
-        """The next attempts that failed or printed something, in the order in which they ended."""
-        ...
-
-
-class DataStore(Protocol):
-    """The data of the jobs of one tenant, or of all. Item -1 is a node's own task. Never writes."""
-
-    async def tasks(
-        self, job_id: str, *, node: str | None, status: str | None, after: tuple[str, int], limit: int
-    ) -> list[TaskRow]:
-        """One page of a job's tasks after that node and item."""
-        ...
-
-    async def node_output(self, job_id: str, node: str) -> Any:
-        """The output of a node."""
-        ...
-
-    async def task_output(self, job_id: str, node: str, item: int) -> tuple[str, Any] | None:
-        """The status and the output of a task; None if the task is not made yet."""
-        ...
-
-    async def task_params(self, job_id: str, node: str, item: int) -> tuple[str, dict[str, Any] | None] | None:
-        """The status and the params of a task, None if it was refused without params; None if it is not made yet."""
-        ...
-
-    def results(self, job_id: str, node: str, status: str | None = None) -> AsyncIterator[ResultRow]:
-        """How the tasks of a node ended, by item, each with its output."""
-        ...
-
-    async def failed_items(self, job_id: str, node: str, limit: int) -> list[FailedItems]:
-        """The failed items of a node, those that failed in the same way together, the largest groups first."""
-        ...
-
-    async def artifacts(
-        self,
-        job_id: str,
-        *,
-        node: str | None = None,
-        item: int | None = None,
-        name: str | None = None,
-        after: tuple[str, int, str] = ...,
-        limit: int | None = None,
-    ) -> list[ArtifactView]:
-        """The files that the job's tasks have published, by node, item and name; with a limit, one page of them."""
-        ...
-
-    async def copy_artifact(self, job_id: str, digest: str, target: Path) -> None:
-        """Copy a published file out of the object store. Its content is verified."""
-        ...
-
-    def checkpoints(self, job_id: str, node: str, item: int | None = None) -> AsyncIterator[CheckpointRow]:
-        """The checkpoints of a node's tasks, by item and number."""
-        ...
 
 
 class ReadStore(DataStore, Protocol):
@@ -218,55 +152,11 @@ class ReadStore(DataStore, Protocol):
         ...
 
     async def fleet(self) -> Fleet:
-        """The processes that serve the database, for all tenants, and the work that none of them serves."""
+        """The processes that serve the database, with what they do for the tenant, and the work that none serves."""
         ...
 
     async def now(self) -> float:
         """The time by the store's clock."""
-        ...
-
-
-class GateStore(Protocol):
-    """Breakers and limits, as people see and change them. Each change wakes the workers."""
-
-    async def breakers(self, tenant: str) -> list[BreakerView]:
-        """All breakers that workflows of a tenant have declared, by name."""
-        ...
-
-    async def change_breaker(
-        self, tenant: str, name: str, change: Callable[[Breaker, float], None], actor: str
-    ) -> BreakerView:
-        """Change a breaker under its lock. `change` gets the breaker and the time; it may raise to change nothing."""
-        ...
-
-    async def limits(self) -> list[LimitView]:
-        """All limits: those that workflows have declared, and those that people have set."""
-        ...
-
-    async def set_limit(
-        self,
-        tenant: str,
-        name: str,
-        actor: str,
-        *,
-        concurrency: int | None = None,
-        rate: float | None = None,
-        burst: int | None = None,
-        backlog: int | None = None,
-    ) -> LimitView:
-        """Set a limit; values that are None stay. A limit that workflows declare must exist already."""
-        ...
-
-    async def drop_limit(self, tenant: str, name: str) -> LimitView:
-        """Remove the limit that a person has set; returns it as it was. A paused queue stays paused."""
-        ...
-
-    async def pause_queue(self, queue: str, actor: str, reason: str) -> LimitView | None:
-        """Let no task of the queue begin from now on, for all tenants; None if it is paused already."""
-        ...
-
-    async def unpause_queue(self, queue: str) -> LimitView | None:
-        """Let the tasks of the queue begin again, as its limit allows; returns it as it was, None if not paused."""
         ...
 
 
@@ -316,11 +206,15 @@ class OperationsStore(SubmissionStore, Protocol):
         """The definition of that id that was registered last, or None."""
         ...
 
-    async def register(self, tenant: str, definition: Definition) -> tuple[datetime, bool]:
+    async def register(
+        self, tenant: str, definition: Definition, actor: str, origin: Origin = ...
+    ) -> tuple[datetime, bool]:
         """Make a definition the current one of its id; returns since when it is, and whether it was not before."""
         ...
 
-    async def acknowledge(self, tenant: str, job_id: str, actor: str, reason: str) -> AcknowledgementRow | None:
+    async def acknowledge(
+        self, tenant: str, job_id: str, actor: str, reason: str, origin: Origin = ...
+    ) -> AcknowledgementRow | None:
         """Note that a person has seen a failed or partial job; None if the tenant has no such job."""
         ...
 
@@ -333,12 +227,13 @@ class OperationsStore(SubmissionStore, Protocol):
         data: dict[str, Any] | None = None,
         *,
         tenant: str | None = None,
+        origin: Origin = ...,
     ) -> int:
         """Put a person's signal into the inbox of a job, of that tenant if one is named; returns the signal's id."""
         ...
 
     async def send_many(
-        self, job_ids: Sequence[str], kind: str, actor: str, reason: str, *, tenant: str
+        self, job_ids: Sequence[str], kind: str, actor: str, reason: str, *, tenant: str, origin: Origin = ...
     ) -> dict[int, str]:
         """Put the same signal into the inboxes of jobs that have not ended; returns the job of each signal."""
         ...
@@ -359,17 +254,29 @@ class OperationsStore(SubmissionStore, Protocol):
         """What attempts of the jobs of that tenant have printed, or of all."""
         ...
 
+    def job_reads(self, tenant: str) -> JobReadStore:
+        """The jobs of a tenant, closely."""
+        ...
+
     def definitions(self, tenant: str) -> DefinitionStore:
         """The definitions of a tenant, as people see them."""
         ...
 
+    def requests(self, tenant: str) -> RequestStore:
+        """The requests of a tenant that have a key, and its signals."""
+        ...
+
     def streams(self) -> StreamStore: ...
 
-    def gates(self) -> GateStore: ...
+    def oversight(self, tenant: str | None) -> OversightStore: ...
 
-    def defaults(self) -> DefaultsStore: ...
+    def gates(self, origin: Origin = ...) -> GateStore: ...
 
-    def identities(self) -> IdentityStore: ...
+    def defaults(self, origin: Origin = ...) -> DefaultsStore: ...
+
+    def identities(self, origin: Origin = ...) -> IdentityStore: ...
+
+    def audit(self) -> AuditStore: ...
 
     def pruning(self) -> PruneStore: ...
 

@@ -113,15 +113,21 @@ async def tasks(
     *,
     node: str | None = None,
     status: str | None = None,
+    fingerprint: str | None = None,
     limit: int = LONGEST_PAGE,
     after: tuple[str, int | None] | None = None,
 ) -> list[Task]:
-    """One page of a job's tasks, by node and index; `after` is node and index of the last task of the page before."""
+    """One page of a job's tasks, by node and index; `after` is node and index of the last task of the page before.
+
+    With a `fingerprint`, those that failed in this way.
+    """
     reader = store.reads(scope.tenant)
     check_task_status(status)
     name = await check_node(reader, job_id, node)
     before = (name or "", -2) if after is None else (name or after[0], -1 if after[1] is None else after[1])
-    rows = await reader.tasks(job_id, node=name, status=status, after=before, limit=checked_limit(limit))
+    rows = await reader.tasks(
+        job_id, node=name, status=status, after=before, limit=checked_limit(limit), fingerprint=fingerprint
+    )
     return [task_view(row) for row in rows]
 
 
@@ -150,7 +156,9 @@ async def failures(
     scope: Scope, store: OperationsStore, job_id: str, node: str, *, limit: int = SHOWN_GROUPS
 ) -> list[FailedGroup]:
     """The failed items of a node, those that failed in the same way together: the largest groups, at most `limit`."""
-    return [failed_group(row) for row in await store.reads(scope.tenant).failed_items(job_id, node, limit)]
+    reader = store.reads(scope.tenant)
+    name = await check_node(reader, job_id, node)
+    return [failed_group(row) for row in await reader.failed_items(job_id, name or node, limit)]
 
 
 async def job_definition(
@@ -182,7 +190,11 @@ def _readable(stored: bytes) -> Definition | Refused:
 
 async def retries(scope: Scope, store: OperationsStore, job_id: str) -> int:
     """How many attempts failed or were lost and were followed by another."""
-    return await store.reads(scope.tenant).retries(job_id)
+    reader = store.reads(scope.tenant)
+    number = await reader.retries(job_id)
+    if not number:
+        await check_node(reader, job_id, None)
+    return number
 
 
 async def events(
@@ -199,7 +211,11 @@ async def outputs(
     scope: Scope, store: OperationsStore, job_id: str, nodes: Sequence[str] | None = None
 ) -> dict[str, Any]:
     """The outputs of these nodes, or of all that have begun, by name."""
-    return await store.reads(scope.tenant).outputs(job_id, nodes)
+    reader = store.reads(scope.tenant)
+    found = await reader.outputs(job_id, nodes)
+    if not found:
+        await check_node(reader, job_id, None)
+    return found
 
 
 async def why(scope: Scope, store: OperationsStore, job_id: str) -> Why:
@@ -215,9 +231,13 @@ async def why(scope: Scope, store: OperationsStore, job_id: str) -> Why:
     return why_view(diagnosis, failures)
 
 
-async def fleet(store: OperationsStore) -> Fleet:
-    """The processes that serve the database, for all tenants, and the work that none of them serves."""
-    return fleet_view(await store.reads().fleet())
+async def fleet(scope: Scope, store: OperationsStore) -> Fleet:
+    """The processes that serve the database, and the work that none of them serves.
+
+    Processes serve all tenants. Who does not administer the installation sees only jobs and tasks of the own tenant
+    with them.
+    """
+    return fleet_view(await store.reads(scope.looks_at).fleet())
 
 
 async def is_served(store: OperationsStore, job_id: str | None = None) -> bool:

@@ -30,12 +30,13 @@ from holdfast.operations.labels import check_labels
 from holdfast.operations.marks import Marks
 from holdfast.operations.ports import OperationsStore, ReadStore
 from holdfast.operations.scope import Scope
+from holdfast.operations.tenants import refusals, refuse_other_queues
 from holdfast.operations.verbs import ANSWER_SECONDS, Verb, VerbRequest, answer, plan, send
 from holdfast.remedies import Remedy
 from holdfast.store.payloads import LIMIT_BYTES
 from holdfast.store.read_rows import Stages
 from holdfast.store.records import NewJob, SubmitAnswer
-from holdfast.views.encoding import HIDDEN, VERBATIM, to_json
+from holdfast.views.encoding import HIDDEN, LOCAL, VERBATIM, to_json
 from holdfast.views.outcome import Recovery, recovery_view
 from holdfast.views.overview import Registration
 
@@ -67,7 +68,7 @@ class Submission:
     """What would continue a job that failed, if anything does."""
     misses_only_tolerated: bool = field(default=False, metadata=HIDDEN)
     """Whether it should resume a job that lacks nothing but tolerated items, with completed work behind them."""
-    submitted: NewJob | None = field(default=None, repr=False, metadata=HIDDEN)
+    submitted: NewJob | None = field(default=None, repr=False, metadata=LOCAL)
 
     @property
     def is_open(self) -> bool:
@@ -100,6 +101,7 @@ def new_job(
     labels: Mapping[str, str] | None = None,
     marks: Marks = NO_MARKS,
     limit_bytes: int = LIMIT_BYTES,
+    submitter: str | None = None,
 ) -> NewJob:
     """A submission with its inputs checked, its defaults filled in and its identity computed."""
     checked = check_inputs(definition, inputs)
@@ -132,6 +134,7 @@ def new_job(
         external_ids=marks.external_ids,
         callback_url=marks.callback_url,
         text=definition.text,
+        submitter=submitter,
     )
 
 
@@ -182,6 +185,7 @@ async def submit(
         labels=labels,
         marks=marks,
         limit_bytes=store.payload_limit_bytes,
+        submitter=scope.submitter,
     )
     (submission,) = await submit_many(store, [job])
     if refuse_changed and submission.definition_changed and not submission.is_open:
@@ -269,6 +273,11 @@ async def submit_many(store: OperationsStore, jobs: Sequence[NewJob]) -> list[Su
 
 async def submit_each(store: OperationsStore, jobs: Sequence[NewJob]) -> list[Submission | Refused]:
     """The same; one that is refused stops no other."""
+    refused = await refusals(store, jobs)
+    if refused:
+        allowed = [job for number, job in enumerate(jobs) if number not in refused]
+        made = iter(await submit_each(store, allowed) if allowed else [])
+        return [refused[number] if number in refused else next(made) for number in range(len(jobs))]
     jobs, answers = await _submit(store, jobs)
     changes = _Changes(store)
     outcomes: list[Submission | Refused] = []
@@ -308,7 +317,8 @@ async def _submit(
 
 async def register(scope: Scope, store: OperationsStore, definition: Definition) -> Registration:
     """Make a definition the one that a submission by its id takes, without a job."""
-    registered_at, is_new = await store.register(scope.tenant, definition)
+    await refuse_other_queues(store, scope.tenant, definition)
+    registered_at, is_new = await store.register(scope.tenant, definition, scope.actor, scope.origin)
     return Registration(
         definition.workflow_id,
         definition.version,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +12,10 @@ from holdfast.core.states import JobStatus, Status, StopCause
 from holdfast.core.steering import OpenJob, OpenNode, SteeringVerb, make_steering
 from holdfast.define.program import Program
 from holdfast.errors import PayloadRefused
+from holdfast.operations.answering import is_answered
 from holdfast.operations.correcting import plan_correction
 from holdfast.operations.ports import OperationsStore
+from holdfast.operations.requests import Keyed, signal_of
 from holdfast.operations.scope import Scope
 from holdfast.remedies import Remedy
 from holdfast.store.read_rows import JobDiagnosis, Snapshot
@@ -52,7 +52,6 @@ __all__ = [
 LAST_ITEM = 2**31 - 1
 """The last item that a row can name."""
 ANSWER_SECONDS = 5.0
-LOOK_SECONDS = 0.05
 
 
 async def plan(scope: Scope, store: OperationsStore, job_id: str, request: VerbRequest) -> Plan:
@@ -66,11 +65,32 @@ async def plan(scope: Scope, store: OperationsStore, job_id: str, request: VerbR
     return await make(scope, store, job_id, request)
 
 
-async def send(scope: Scope, store: OperationsStore, job_id: str, request: VerbRequest, *, reason: str = "") -> int:
-    """Ask the job's owner to apply a verb; returns the id of the signal that the owner answers."""
+async def send(
+    scope: Scope,
+    store: OperationsStore,
+    job_id: str,
+    request: VerbRequest,
+    *,
+    reason: str = "",
+    keyed: Keyed | None = None,
+    tasks: int | None = None,
+) -> int:
+    """Ask the job's owner to apply a verb; returns the id of the signal that the owner answers.
+
+    A request with a key is sent once: a later one has the same signal. `tasks` is how many its plan has.
+    """
+    kind, data = _signal(store, job_id, request)
+    if keyed is None:
+        return await store.send(job_id, kind, scope.actor, reason, data, tenant=scope.tenant, origin=scope.origin)
+    once = keyed.once(request.verb, tasks)
+    found = await store.requests(scope.tenant).send(job_id, once, kind, scope.actor, reason, data, scope.origin)
+    return signal_of(job_id, keyed, found)
+
+
+def _signal(store: OperationsStore, job_id: str, request: VerbRequest) -> tuple[str, dict[str, Any] | None]:
+    """The kind and the data of a verb's signal."""
     if request.verb.is_steering:
-        data = {"plan_id": request.plan_id} if request.plan_id is not None else None
-        return await store.send(job_id, str(request.verb), scope.actor, reason, data, tenant=scope.tenant)
+        return str(request.verb), {"plan_id": request.plan_id} if request.plan_id is not None else None
     arguments = {field: value for field, value in request.to_core()._asdict().items() if value}
     if request.correction is not None:
         arguments["correction"] = request.plan_id
@@ -80,7 +100,7 @@ async def send(scope: Scope, store: OperationsStore, job_id: str, request: VerbR
     if request.params is not None:
         arguments["params"] = request.params
         _check_size(store, job_id, f"The params of {request.node} have", request.params)
-    return await store.send(job_id, "recover", scope.actor, reason, arguments, tenant=scope.tenant)
+    return "recover", arguments
 
 
 def _check_size(store: OperationsStore, job_id: str, what: str, value: Any) -> None:
@@ -101,17 +121,19 @@ async def carry_out(
     reason: str = "",
     exactly: bool = False,
     seconds: float = ANSWER_SECONDS,
+    keyed: Keyed | None = None,
 ) -> VerbResult:
     """Send the verb of a plan and wait that long for the owner's answer; Refused if the owner refuses.
 
-    With `exactly` the owner refuses unless it would do exactly what is planned.
+    With `exactly` the owner refuses unless it would do exactly what is planned. With a key it is sent once.
     """
     if planned.refusal is not None:
         raise planned.refusal
     is_stored = planned.request.correction is not None
     wanted = planned.plan_id if exactly or is_stored else planned.request.plan_id
-    signal_id = await send(scope, store, planned.job_id, replace(planned.request, plan_id=wanted), reason=reason)
     tasks = None if planned.verb.is_steering else planned.tasks
+    request = replace(planned.request, plan_id=wanted)
+    signal_id = await send(scope, store, planned.job_id, request, reason=reason, keyed=keyed, tasks=tasks)
     pending = VerbResult(planned.job_id, planned.verb, signal_id, PENDING, None, tasks)
     return await settle(scope, store, pending, seconds=seconds)
 
@@ -123,28 +145,31 @@ async def settle(
 
     Refused if the owner refuses.
     """
-    reply = await answer(scope, store, result.signal_id, seconds=seconds)
-    if reply is not None and not reply.applied:
-        remedy = reply.remedy or Remedy("See how it is now", "status", result.job_id)
-        raise refused(result.job_id, result.verb, Refusal(reply.reason, remedy))
-    if reply is not None:
-        result = replace(result, answer=APPLIED, reason=reply.reason)
+    result = answered(result, await answer(scope, store, result.signal_id, seconds=seconds))
     if result.verb is Verb.CANCEL:
         snapshot = await store.reads(scope.tenant).snapshot(result.job_id, whole=False)
         result = replace(result, status=snapshot.job.status)
     return result
 
 
+def answered(result: VerbResult, reply: SignalAnswer | None) -> VerbResult:
+    """The result with the owner's answer, if there is one; Refused if the owner refuses."""
+    if reply is None:
+        return result
+    if not reply.applied:
+        remedy = reply.remedy or Remedy("See how it is now", "status", result.job_id)
+        raise refused(result.job_id, result.verb, Refusal(reply.reason, remedy))
+    return replace(result, answer=APPLIED, reason=reply.reason)
+
+
 async def answer(
     scope: Scope, store: OperationsStore, signal_id: int, *, seconds: float | None = ANSWER_SECONDS
 ) -> SignalAnswer | None:
     """What the owner answers to a signal; None if it does not answer in that time."""
-    until = time.monotonic() + seconds if seconds is not None else None
-    while True:
+    reply = await store.answer(signal_id, tenant=scope.tenant)
+    if reply is None and seconds != 0 and await is_answered(store, signal_id, seconds):
         reply = await store.answer(signal_id, tenant=scope.tenant)
-        if reply is not None or (until is not None and time.monotonic() >= until):
-            return reply
-        await asyncio.sleep(LOOK_SECONDS)
+    return reply
 
 
 async def _plan_recovery(scope: Scope, store: OperationsStore, job_id: str, request: VerbRequest) -> Plan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.errors import Unreachable
@@ -36,11 +36,28 @@ async def watch(
     on when it answers again within a minute.
     """
     reader = store.reads(scope.tenant)
+
+    async def look() -> Job:
+        return job_view(await reader.snapshot(job_id, whole=whole))
+
+    async for job in watch_by(look, every_look=every_look, wake=wake, on_outage=on_outage):
+        yield job
+
+
+async def watch_by(
+    look: Callable[[], Awaitable[Job]],
+    *,
+    every_look: bool,
+    wake: asyncio.Event | None,
+    on_outage: Callable[[Unreachable], None],
+    look_seconds: float = LOOK_SECONDS,
+) -> AsyncIterator[Job]:
+    """The same, however one looks, and how often if nothing announces a change."""
     last: Job | None = None
     away_since: float | None = None
     while True:
         try:
-            job = job_view(await reader.snapshot(job_id, whole=whole))
+            job = await look()
         except Unreachable as reason:
             if away_since is None:
                 away_since = time.monotonic()
@@ -54,7 +71,7 @@ async def watch(
             last = job
             if job.is_terminal:
                 return
-        await _until_next_look(wake)
+        await _until_next_look(wake, look_seconds)
 
 
 async def follow_events(
@@ -73,10 +90,10 @@ async def follow_events(
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _until_next_look(wake: asyncio.Event | None) -> None:
+async def _until_next_look(wake: asyncio.Event | None, seconds: float) -> None:
     if wake is None:
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(seconds)
         return
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(wake.wait(), LOOK_SECONDS)
+        await asyncio.wait_for(wake.wait(), seconds)
     wake.clear()

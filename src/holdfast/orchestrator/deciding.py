@@ -178,7 +178,9 @@ class Decider:
         if plan_id is not None and corrected is None:
             batch.answers.append(AnswerSignal(row.id, row.job_id, False, MOVED.reason, MOVED.remedy))
             return
-        asked = RecoveryRequested(row.id, row.actor or "", row.reason or "", request, selected, corrected)
+        asked = RecoveryRequested(
+            row.id, row.actor or "", row.reason or "", request, selected, corrected, row.request_id
+        )
         await self.withdraw(batch, states, batch.add(advance(state, asked, now)), now)
 
     async def _correction(self, state: JobState, plan_id: str) -> Correction | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.classifying import classify, failure_in
+from holdfast.core.events import REQUEST_ID
 from holdfast.core.failing import Failure, failure
 from holdfast.core.plans import Correction, Plan, Stale
 from holdfast.core.queueing import spec_of
@@ -39,10 +40,12 @@ def signal(row: SignalRow, now: float, chance: float, state: JobState) -> Signal
             assert row.node is not None and row.item is not None and row.epoch is not None
             return ReportRejected(row.node, row.item, row.epoch, row.worker or "")
         case "cancel":
-            return CancelRequested(row.id, row.actor or "", row.reason or "", (row.data or {}).get("plan_id"))
+            plan_id = (row.data or {}).get("plan_id")
+            return CancelRequested(row.id, row.actor or "", row.reason or "", plan_id, row.request_id)
         case "pause" | "unpause":
             plan_id = (row.data or {}).get("plan_id")
-            return PauseRequested(row.id, row.actor or "", row.reason or "", row.kind == "pause", plan_id)
+            is_paused = row.kind == "pause"
+            return PauseRequested(row.id, row.actor or "", row.reason or "", is_paused, plan_id, row.request_id)
         case _:
             raise Bug(f"signal {row.id} of job {row.job_id} has an unknown kind: {row.kind}")
 
@@ -56,7 +59,7 @@ def inconsistency(row: SignalRow, examined: Examined) -> InconsistencyFound:
 
 def recovery(row: SignalRow) -> Request:
     """The verb that a person's signal asks for."""
-    given = {name: value for name, value in (row.data or {}).items() if name != "correction"}
+    given = {name: value for name, value in (row.data or {}).items() if name not in ("correction", REQUEST_ID)}
     return Request(**given | {"verb": Verb(given["verb"]), "items": tuple(given.get("items", ()))})
 
 

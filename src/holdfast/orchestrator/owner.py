@@ -287,7 +287,7 @@ class Owner:
     def _add_own_work(self, work: Work, now: float) -> None:
         """What the owner owes without being asked: loading, deadlines, the next chunk, gathered results."""
         memory = self._memory
-        for job_id in list(memory.to_load - self._turns.dangers.deaths.keys())[:LOAD_LIMIT]:
+        for job_id in sorted(memory.to_load - self._turns.dangers.deaths.keys())[:LOAD_LIMIT]:
             work[job_id]  # A key without signals: the job is loaded and looked at.
         for job_id in memory.due(now):
             work[job_id].append(TimePassed())

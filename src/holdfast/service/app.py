@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -16,6 +17,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from holdfast.errors import Detail, HoldfastError, InvalidInput, NotFound
 from holdfast.service import routes
 from holdfast.service.answers import problem_response
+from holdfast.service.identity.cors import AllowedOrigins
+from holdfast.service.openapi import complete
+from holdfast.service.protocol import Malformed
 from holdfast.service.routes.apps import add_apps
 from holdfast.service.routing import add_routes
 from holdfast.service.schemas import NAMED
@@ -31,6 +35,9 @@ ALWAYS = {
     "Referrer-Policy": "no-referrer",
 }
 """Headers of every answer; a route may set another value."""
+NOTHING_HERE = "There is nothing at this address."
+_AMBIGUOUS = re.compile(rb"%(?:2f|5c|[01][0-9a-f]|7f)|\\", re.IGNORECASE)
+"""Encoded slashes and control characters, and backslashes: the parts of a path would not be what they seem."""
 _REQUEST_ID = re.compile(r"[0-9A-Za-z._-]{1,64}", re.ASCII)
 _log = logging.getLogger("holdfast.service")
 
@@ -46,7 +53,7 @@ class OurMistake(HoldfastError):
     title = "Holdfast made a mistake"
 
 
-def build_app(state: ServiceState) -> FastAPI:
+def build_app(state: ServiceState, *, cors_origins: Sequence[str] = ()) -> FastAPI:
     app = FastAPI(
         title="Holdfast",
         version=__version__,
@@ -64,6 +71,8 @@ def build_app(state: ServiceState) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _bug)
+    if cors_origins:
+        app.add_middleware(AllowedOrigins, origins=cors_origins)
     app.add_middleware(_Surroundings)
     app.openapi = lambda: openapi_of(app)  # type: ignore[method-assign]
     return app
@@ -85,6 +94,7 @@ def openapi_of(app: FastAPI) -> dict[str, Any]:
         components["securitySchemes"] = {
             "key": {"type": "http", "scheme": "bearer", "description": "An API key, made with `holdfast keys add`."}
         }
+        complete(document)
         app.openapi_schema = document
     return app.openapi_schema
 
@@ -111,11 +121,29 @@ class _Surroundings:
                     headers.setdefault(name, value)
             await send(message)
 
+        wrong = _wrong_with(scope)
+        if wrong is not None:
+            refusal = problem_response(wrong, request_id)
+            refusal.headers["Connection"] = "close"
+            await refusal(scope, receive, send_with_headers)
+            return
         if scope["method"] == "HEAD":
             # The server leaves the body out. A stream, which has no end, ends at once.
             scope["state"]["is_head"] = True
             scope = {**scope, "method": "GET"}
         await self._app(scope, receive, send_with_headers)
+
+
+def _wrong_with(scope: Scope) -> HoldfastError | None:
+    """What a proxy before us might read in another way than we do."""
+    headers = Headers(scope=scope)
+    if "content-length" in headers and "transfer-encoding" in headers:
+        return Malformed("A request has a Content-Length or a Transfer-Encoding, not both.")
+    if scope["http_version"] not in ("1.0", "1.1"):
+        return Malformed(f"The service does not speak HTTP/{scope['http_version']}.")
+    if _AMBIGUOUS.search(scope["raw_path"]) or {".", ".."} & set(scope["path"].split("/")):
+        return NotFound(NOTHING_HERE)
+    return None
 
 
 def _request_id(request: Request) -> str | None:
@@ -145,11 +173,14 @@ async def _http_error(request: Request, error: Exception) -> Response:
         response.headers.update(error.headers or {})
         return response
     if error.status_code == NotFound.http_status:
-        return problem_response(NotFound("There is nothing at this address."), _request_id(request))
+        return problem_response(NotFound(NOTHING_HERE), _request_id(request))
     return problem_response(InvalidInput(str(error.detail)), _request_id(request))
 
 
 async def _bug(request: Request, error: Exception) -> Response:
     request_id = _request_id(request)
     _log.error("request %s failed by a mistake of ours", request_id, exc_info=error)
-    return problem_response(OurMistake("This is a mistake of ours; it was logged."), request_id)
+    response = problem_response(OurMistake("This is a mistake of ours; it was logged."), request_id)
+    # This answer is made outside of what gives all others their headers.
+    response.headers.update({**ALWAYS, "X-Request-Id": request_id or ""})
+    return response

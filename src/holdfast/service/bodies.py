@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
+from holdfast.define.source import DefinitionText
 from holdfast.errors import InvalidInput
 from holdfast.operations.batches import LONGEST_BATCH
 from holdfast.operations.verbs import Correction, Stale, Verb, VerbRequest
 
 REASON_LENGTH = 2000
+
+
+def _written(value: Any) -> Any:
+    """Only a text: a number would be taken for seconds since 1970, which is never meant."""
+    if value is not None and (not isinstance(value, str) or value.lstrip("+-").replace(".", "").isdecimal()):
+        raise ValueError("a time is a text such as 2026-03-01T12:00:00Z")
+    return value
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_written), Field(strict=False)]
+"""A time of a body, with its zone."""
 
 
 class Body(BaseModel):
@@ -19,20 +31,43 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
+class Source(Body):
+    """The text from which a definition was read."""
+
+    kind: Literal["yaml", "json", "python"]
+    content: str
+    name: str | None = Field(None, max_length=200, pattern=r"^[^/\\\x00-\x1f]+$")
+    """The name of the file, for messages."""
+
+    @property
+    def text(self) -> DefinitionText:
+        return DefinitionText(self.kind, self.content, self.name)
+
+
 class Submit(Body):
     """A submission: the id of a known workflow, or a whole definition."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"workflow": "flood", "inputs": {"region": "CIV"}, "labels": {"team": "maps"}}}
+    )
     workflow: str | None = Field(None, max_length=200)
     """The id of a workflow that is registered."""
     definition: dict[str, Any] | None = None
     """A workflow definition, as in a workflow file, instead of `workflow`."""
+    source: Source | None = None
+    """The text of the definition, which is kept as it is. That of YAML or JSON stands for the definition itself; beside
+    that of a Python file, give the `definition`, too."""
+    definition_hash: str | None = Field(None, max_length=64)
+    """With `workflow`: the hash of another of its versions than the current one."""
     inputs: dict[str, Any] = {}
+    """The inputs of the workflow, by name."""
     key: str | None = Field(None, min_length=1, max_length=500)
     """Name of this submission: for one workflow, the same key is the same job. The header `Idempotency-Key` is another
     way to say it."""
     priority: int = Field(0, ge=-1000, le=1000)
     """Tasks of jobs with a higher number run first."""
     labels: dict[str, str] = {}
+    """Names and values of yours; jobs are found by them."""
     correlation_id: str | None = None
     """What you call the things of one cause; jobs are found by it."""
     external_ids: dict[str, str] = {}
@@ -45,11 +80,14 @@ class Submit(Body):
     """Make a new job even if the same submission has made one."""
     like: str | None = None
     """The id of a job whose inputs are used where `inputs` has none."""
+    refuse_changed: bool = False
+    """Refuse a submission whose job has ended and was made by another definition."""
 
 
 class Batch(Body):
     """Many submissions at once."""
 
+    model_config = ConfigDict(json_schema_extra={"example": {"jobs": [{"workflow": "flood", "key": "order-4711"}]}})
     jobs: list[dict[str, Any]] = Field(min_length=1, max_length=LONGEST_BATCH)
     """What `POST /jobs` takes, for each job."""
 
@@ -75,18 +113,22 @@ class Corrected(Reasoned):
     """Inputs that differ; the others stay."""
     definition: dict[str, Any] | None = None
     """The corrected definition of the workflow."""
+    source: Source | None = None
+    """The text of that definition, as in a submission."""
     stale: Literal["keep", "rerun"] | None = None
     """What becomes of completed work that the corrected job would do in another way."""
 
     @property
     def correction(self) -> Correction | None:
-        from holdfast.service.definitions import definition_of
+        from holdfast.service.definitions import definition_from, definition_of
 
-        if self.inputs is None and self.definition is None:
+        if self.inputs is None and self.definition is None and self.source is None:
             if self.stale is not None:
                 raise InvalidInput("`stale` is about a correction: give `inputs` or a `definition`, too.")
             return None
         definition = definition_of(self.definition) if self.definition is not None else None
+        if self.source is not None:
+            definition = definition_from(self.source.text, self.definition)
         return Correction(self.inputs or {}, definition, Stale(self.stale) if self.stale is not None else None)
 
 
@@ -95,6 +137,8 @@ class Correcting(Corrected):
 
 
 class Resume(Corrected):
+    """Continuing a job that has ended."""
+
     tolerated: bool = False
     """Also run tolerated failures of completed nodes again."""
 
@@ -103,6 +147,8 @@ class Resume(Corrected):
 
 
 class Retry(Corrected):
+    """Running a node again."""
+
     node: str = Field(max_length=200)
     """The name of a node, or the number of its stage."""
     only: bool = False
@@ -113,6 +159,8 @@ class Retry(Corrected):
 
 
 class Clear(Reasoned):
+    """Running some tasks of a node again."""
+
     node: str = Field(max_length=200)
     """The name of a node, or the number of its stage."""
     items: list[int] = Field([], max_length=100_000)
@@ -140,6 +188,8 @@ class Clear(Reasoned):
 
 
 class Skip(Reasoned):
+    """Leaving out a node."""
+
     node: str = Field(max_length=200)
     """The name of a node, or the number of its stage."""
 
@@ -148,6 +198,8 @@ class Skip(Reasoned):
 
 
 class Set(Skip):
+    """The result of a node, given by hand."""
+
     output: Any
     """The result of the node."""
 
@@ -156,6 +208,8 @@ class Set(Skip):
 
 
 class Undo(Reasoned):
+    """Undoing what a job has completed."""
+
     node: str | None = Field(None, max_length=200)
     """Undo only this node, and what follows it."""
 
@@ -181,8 +235,9 @@ BODIES: dict[Verb, type[Reasoned]] = {
 class PlanOf(BaseModel):
     """A verb with its arguments, as its own route takes them."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
+    model_config = ConfigDict(extra="allow", strict=True, use_attribute_docstrings=True)
     verb: Literal["cancel", "pause", "unpause", "resume", "retry", "clear", "rerun", "skip", "set", "undo"]
+    """What would be done. Its arguments stand beside it."""
 
 
 class Because(Body):

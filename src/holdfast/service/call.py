@@ -9,8 +9,8 @@ from uuid import UUID
 from fastapi import Depends, Path, Request, Response
 
 from holdfast.client import Client
-from holdfast.errors import NotFound
-from holdfast.operations.identity import Identity
+from holdfast.errors import Forbidden, NotFound
+from holdfast.operations.identity import EVERY_TENANT, Identity
 from holdfast.remedies import Remedy
 from holdfast.service.answers import json_response, wants_whole
 from holdfast.service.state import ServiceState
@@ -24,16 +24,51 @@ class CallContext:
         self.state = state
         self.identity = identity
         self.tenant = tenant
-        self.client = Client(state.store, identity.scope(tenant))
+        self.client = self.client_for(tenant)
 
     @property
     def request_id(self) -> str:
         request_id: str = self.request.scope["state"]["request_id"]
         return request_id
 
+    @property
+    def root_path(self) -> str:
+        """The path below which the service is seen."""
+        root_path: str = self.request.scope.get("root_path", "")
+        return root_path
+
+    def client_for(self, tenant: str) -> Client:
+        """A client that acts for the identity on that tenant, and says where the request comes from."""
+        address = self.request.client.host if self.request.client is not None else None
+        scope = self.identity.scope(tenant, address=address, request_id=self.request_id)
+        return Client(self.state.store, scope)
+
+    @property
+    def installation_client(self) -> Client:
+        """A client for the tenant; for an administrator of the installation who names none, for all tenants."""
+        names_tenant = "tenant" in self.request.query_params
+        return self.client if names_tenant or not self.identity.is_installation_admin else self.client_for(EVERY_TENANT)
+
+    def refuse_unless_installation_admin(self) -> None:
+        if not self.identity.is_installation_admin:
+            raise Forbidden(
+                f"This is for administrators of the installation; {self.identity.name} is none.",
+                remedy="Use a key that was made with: holdfast keys add NAME --role admin --tenant '*'",
+            )
+
+    @property
+    def is_head(self) -> bool:
+        """Whether only the headers are wanted."""
+        return bool(self.request.scope["state"].get("is_head"))
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether a client of ours asks, which gets whole views."""
+        return wants_whole(self.request)
+
     def answer(self, view: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
         """A view as JSON; a client of ours gets the fields too that only programs use."""
-        return json_response(view, status, headers, whole=wants_whole(self.request))
+        return json_response(view, status, headers, whole=self.is_ours)
 
     def page(self, items: Any, next_cursor: str | None) -> Response:
         return self.answer({"items": items, "next_cursor": next_cursor})
@@ -50,13 +85,15 @@ def _call(request: Request) -> CallContext:
 Call = Annotated[CallContext, Depends(_call)]
 
 
-def _job_id(job_id: Annotated[str, Path(description="The id of a job.")]) -> str:
+def checked_job_id(job_id: Annotated[str, Path(description="The id of a job.")]) -> str:
     """Refuse what cannot be an id in the words for a job that does not exist."""
     try:
         return str(UUID(job_id))
     except ValueError:
-        raise NotFound(f"There is no job {job_id}.", remedy=Remedy("List the jobs with", "status")) from None
+        raise NotFound(
+            f"There is no job '{job_id}'.", remedy=Remedy("List the jobs with", "status"), instance=job_id
+        ) from None
 
 
-JobId = Annotated[str, Depends(_job_id)]
+JobId = Annotated[str, Depends(checked_job_id)]
 NodeName = Annotated[str, Path(description="The name of a node, or the number of its stage.", max_length=200)]

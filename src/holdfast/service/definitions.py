@@ -29,6 +29,17 @@ def definition_of(document: dict[str, Any]) -> Definition:
     return replace(load_text(text, "definition"), text=DefinitionText("json", text))
 
 
+def definition_from(text: DefinitionText, document: dict[str, Any] | None) -> Definition:
+    """The definition of a text that is kept as it came. What a Python file says is known only from its `document`."""
+    if text.kind != "python":
+        return definition_in(text)
+    if document is None:
+        raise InvalidInput(
+            "The text of a Python file says nothing by itself.", remedy="Give its `definition`, too, as JSON."
+        )
+    return replace(definition_of(document), text=text)
+
+
 async def text_in(call: CallContext, file: str | None) -> DefinitionText:
     """The body of a request that is a definition, as it came."""
     kind = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()

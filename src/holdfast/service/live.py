@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -129,7 +129,7 @@ class Live:
         self._joining: list[Listener] = []
         self._jobs: dict[str, set[Listener]] = {}
         self._tenants: dict[str, set[Listener]] = {}
-        self._guarded: dict[str, tuple[Callable[[], Awaitable[object]], set[Listener]]] = {}
+        self._guarded: dict[Hashable, tuple[Callable[[], Awaitable[object]], set[Listener]]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._is_ending = False
 
@@ -143,7 +143,7 @@ class Live:
         tenant: str,
         job_id: str | None = None,
         *,
-        credential: str,
+        credential: Hashable,
         check: Callable[[], Awaitable[object]],
     ) -> Iterator[Listener]:
         """A listener for the duration of the block. `check` refuses when the credential is not valid any more."""

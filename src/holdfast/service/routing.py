@@ -9,11 +9,13 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
 
+from holdfast import failpoint
 from holdfast.define.gates import DEFAULT_TENANT
 from holdfast.define.plain import MAX_DEPTH, faults, parse_json
 from holdfast.define.source import did_you_mean
-from holdfast.errors import Detail, Forbidden, InvalidInput, PayloadRefused
+from holdfast.errors import Detail, Forbidden, InvalidInput, NotFound, PayloadRefused
 from holdfast.operations.identity import EVERY_TENANT, Identity, Permission
 from holdfast.service.call import CallContext
 from holdfast.service.schemas import described
@@ -22,7 +24,6 @@ from holdfast.service.table import Declared, RouteTable
 
 TENANT = "tenant"
 """The name in a query by which an administrator of the installation chooses a tenant."""
-ANONYMOUS = Identity("anonymous", "", ())
 
 
 def add_routes(app: FastAPI, table: RouteTable, prefix: str = "", *, owner: str = "") -> None:
@@ -51,6 +52,8 @@ class _Route(APIRoute):
             name=declared.endpoint.__name__,
             operation_id="_".join(filter(None, (owner, declared.endpoint.__name__))),
             include_in_schema=not declared.is_hidden,
+            # A request without a body needs no type; `parsed_body` refuses other types.
+            strict_content_type=False,
             **described(declared),
         )
         return route
@@ -65,16 +68,22 @@ class _Route(APIRoute):
 
         async def handle(request: Request) -> Response:
             state: ServiceState = request.app.state.service
-            identity = ANONYMOUS
-            if self.permission is not Permission.PUBLIC:
-                identity = await state.identity_of(request.headers.get("authorization"))
-                identity.refuse_without(self.permission)
+            identity = await state.door.admit(request, self.permission)
+            if "\0" in request.scope["path"]:
+                # Nothing has such a name: Postgres stores no NUL.
+                raise NotFound("There is nothing at this address.")
             _refuse_unknown_query(request, known)
             tenant = _tenant(request, identity)
             request.scope["state"]["call"] = CallContext(request, state, identity, tenant)
-            if self.body_field is not None and self.declared.reads_body:
-                request = _ParsedRequest(request, await parsed_body(request, state))
-            return await inner(request)
+            try:
+                if self.body_field is not None and self.declared.reads_body:
+                    request = _ParsedRequest(request, await parsed_body(request, state))
+                response = await inner(request)
+            finally:
+                state.release(request.scope["state"].get("held_bytes", 0))
+            if self.declared.method != "GET":
+                await failpoint.hit("api.after_commit", self.name)
+            return response
 
         return handle
 
@@ -158,10 +167,13 @@ async def read_body(request: Request, state: ServiceState) -> bytes:
     try:
         async with asyncio.timeout(state.body_seconds):
             async for part in request.stream():
-                size += len(part)
+                state.hold(len(part))
+                request.scope["state"]["held_bytes"] = size = size + len(part)
                 if size > limit:
                     raise too_large
                 parts.append(part)
+    except ClientDisconnect:
+        raise InvalidInput("The body ended before its end.") from None
     except TimeoutError:
         raise InvalidInput(f"The body did not arrive within {state.body_seconds:g} s.") from None
     return b"".join(parts)

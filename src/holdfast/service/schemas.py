@@ -19,6 +19,8 @@ from holdfast.service.table import Declared, ListOf, Media, Page, errors_of
 
 Schema = dict[str, Any]
 PROBLEM_NAME = "Problem"
+WORKFLOW_TEXT = "workflow_id: flood\nnodes:\n  stack:\n    handler: echo\n"
+WORKFLOW_DOCUMENT = {"workflow_id": "flood", "nodes": {"stack": {"handler": "echo"}}}
 _PLAIN: dict[Any, Schema] = {
     str: {"type": "string"},
     int: {"type": "integer"},
@@ -65,7 +67,7 @@ def described(route: Declared) -> dict[str, Any]:
     text = inspect.getdoc(route.endpoint) or ""
     summary, _, rest = text.partition("\n")
     responses: dict[int | str, dict[str, Any]] = {
-        status: {"description": meaning, "content": _content(route.answers)}
+        status: {"description": meaning, "content": _content(route.answers) | _other(route)}
         for status, meaning in {route.status: summary, **route.also}.items()
     }
     for error in _problems(route):
@@ -84,10 +86,19 @@ def _own_body(route: Declared) -> dict[str, Any]:
     """The body of a route that reads it itself."""
     if route.reads_body or route.method == "GET":
         return {}
-    content = {
-        kind: {"schema": {"type": "object" if kind == "application/json" else "string"}} for kind in route.body_types
-    }
+    content = {kind: _definition(kind) for kind in route.body_types}
     return {"requestBody": {"required": True, "content": content}}
+
+
+def _definition(kind: str) -> dict[str, Any]:
+    """A body that is a workflow definition."""
+    if kind == "application/json":
+        return {"schema": {"type": "object"}, "example": WORKFLOW_DOCUMENT}
+    return {"schema": {"type": "string"}, "example": WORKFLOW_TEXT}
+
+
+def _other(route: Declared) -> dict[str, Any]:
+    return {kind: {"schema": {"type": "string"}} for kind in route.other_types}
 
 
 def _problems(route: Declared) -> list[type[HoldfastError]]:
@@ -113,8 +124,9 @@ def _content(answers: Any) -> dict[str, Any]:
     match answers:
         case None:
             return {}
-        case Media(type=kind):
-            return {kind: {"schema": {"type": "string"}}}
+        case Media(type=kind, description=text):
+            shape = "object" if kind == "application/json" else "string"
+            return {kind: {"schema": {"type": shape, "description": text}}}
         case Page(of=view) | ListOf(of=view):
             return {"application/json": {"schema": page_of(schema_of(view))}}
         case _:
@@ -154,7 +166,14 @@ def schema_of(kind: Any) -> Schema:
     if origin is not None and issubclass(origin, Mapping):
         return {"type": "object", "additionalProperties": schema_of(arguments[1])}
     if origin is tuple and (len(arguments) < 2 or arguments[1] is not Ellipsis):
-        return {"type": "array", "prefixItems": [schema_of(one) for one in arguments]}
+        # Not by `prefixItems`: some readers of OpenAPI take them for the older form of `items`.
+        number = len(arguments)
+        return {
+            "type": "array",
+            "items": _union(list(map(schema_of, arguments))),
+            "minItems": number,
+            "maxItems": number,
+        }
     if origin is not None and issubclass(origin, Sequence):
         return {"type": "array", "items": schema_of(arguments[0])}
     if isinstance(kind, type) and issubclass(kind, Enum):
@@ -196,7 +215,7 @@ def _object(kind: Any) -> Schema:
 def _union(parts: list[Schema]) -> Schema:
     plain = [part["type"] for part in parts if list(part) == ["type"] and isinstance(part["type"], str)]
     if len(plain) == len(parts):
-        return {"type": plain}
+        return {"type": list(dict.fromkeys(plain))}
     return {} if {} in parts else {"anyOf": parts}
 
 

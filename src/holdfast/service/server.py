@@ -13,15 +13,14 @@ import uvicorn
 from fastapi import FastAPI
 
 from holdfast.errors import Unusable
+from holdfast.service.protocol import HEADER_BYTES, guarded_by
 
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75
-HEADER_BYTES = 64 * 1024
-"""How large the headers of a request may be."""
+SPARE_FILES = 256
+"""Open files beside the connections: to the database, of uploads and of the log."""
 START_SECONDS = 10.0
 STALLED_MILLISECONDS = 60_000
-SPARE_FILES = 256
-"""How many files a process may open besides its connections."""
 
 
 class _Server(uvicorn.Server):
@@ -64,7 +63,8 @@ class WebServer:
             server_header=False,
             date_header=True,
             backlog=BACKLOG,
-            limit_concurrency=connections,
+            http=guarded_by(connections),
+            ws="none",
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=max(1, round(grace_seconds)),
             h11_max_incomplete_event_size=HEADER_BYTES,
@@ -91,7 +91,8 @@ class WebServer:
         return f"http://{host}:{self.port}"
 
     async def start(self) -> None:
-        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+        # Below that it writes a line for every request that is not HTTP.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         _allow_files(self._connections + SPARE_FILES)
         self._running = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="holdfast api")
         async with asyncio.timeout(START_SECONDS):
@@ -121,12 +122,12 @@ class WebServer:
         await self.stop()
 
 
-def _allow_files(wanted: int) -> None:
-    """Each connection is a file, and many systems allow few of them unless a process asks for more."""
-    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if allowed != resource.RLIM_INFINITY and allowed < wanted:
-        more = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (more, most))
+def _allow_files(number: int) -> None:
+    """Let this process open so many files, as far as it may. With fewer it could not accept all its connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = number if hard == resource.RLIM_INFINITY else min(number, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _listening(host: str, port: int) -> socket.socket:

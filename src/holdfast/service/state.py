@@ -1,21 +1,30 @@
-"""What all requests of one process share: the store, the settings, and the identities that it has seen lately."""
+"""What all requests of one process share: the store, the settings, and the door that lets requests in."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from holdfast.errors import Unauthenticated
-from holdfast.operations import keys
+from holdfast.errors import Unreachable
 from holdfast.operations.identity import Identity
 from holdfast.operations.ports import Installation, OperationsStore
+from holdfast.service.identity.door import Door
 from holdfast.service.live import Live
 
-REMEMBERED_SECONDS = 4.0
-"""How long an identity is not read again: a key that is revoked ends within five seconds."""
-MOST_REMEMBERED = 10_000
+if TYPE_CHECKING:
+    from holdfast.service.identity.code_flow import CodeFlow
+
+
+BODIES_BYTES = 128 << 20
+"""How much memory the bodies of all requests together may take."""
+
+
+class TooManyBodies(Unreachable):
+    code = "TOO_MANY_BODIES"
+    title = "The service reads as many large bodies as it can hold"
 
 
 @dataclass
@@ -23,41 +32,35 @@ class ServiceState:
     """One process of the service."""
 
     store: OperationsStore
-    public_url: str | None = None
+    door: Door
     body_limit_bytes: int = 8 << 20
     body_seconds: float = 30.0
+    bodies_bytes: int = BODIES_BYTES
     allow_bootstrap: bool = False
     open_installation: Callable[[], AbstractAsyncContextManager[Installation]] | None = None
     """Opens the database itself, for those who set it up."""
-    _known: dict[str, tuple[float, Identity]] = field(default_factory=dict)
-    live: Live = field(init=False)
-    """The streams of this process."""
+    code_flow: CodeFlow | None = field(default=None)
+    """Signs browsers in at an identity provider, if there is one."""
+    _held_bytes: int = 0
 
-    def __post_init__(self) -> None:
-        self.live = Live(self.store)
+    @cached_property
+    def live(self) -> Live:
+        """The streams of this process."""
+        return Live(self.store)
 
-    async def identity_of(self, authorization: str | None) -> Identity:
-        """Whose credential this is. One that is not valid is refused, whatever is wrong with it."""
-        scheme, _, key = (authorization or "").partition(" ")
-        if not authorization:
-            raise Unauthenticated(
-                "This needs a credential.",
-                remedy="Send `Authorization: Bearer KEY`; make a key with: holdfast keys add",
-            )
-        if scheme.lower() != "bearer":
-            raise Unauthenticated("The credential is not a bearer token.", remedy="Send `Authorization: Bearer KEY`.")
-        known = self._known.get(key)
-        if known is not None and known[0] > time.monotonic():
-            return known[1]
-        found = await keys.identity_of_key(self.store, key.strip())
-        if found is None:
-            self._known.pop(key, None)
-            raise Unauthenticated("The credential is not valid.", remedy="Make a key with: holdfast keys add")
-        if len(self._known) >= MOST_REMEMBERED:
-            self._known.clear()
-        self._known[key] = (time.monotonic() + REMEMBERED_SECONDS, found)
-        return found
+    async def is_still_valid(self, identity: Identity) -> bool:
+        """Whether the credential of a request that is still open holds. Cheap: ask each few seconds."""
+        return await self.door.is_still_valid(identity)
+
+    def hold(self, number: int) -> None:
+        """Take memory for a part of a body, until the request releases it."""
+        if self._held_bytes + number > max(self.bodies_bytes, self.body_limit_bytes):
+            raise TooManyBodies("Other requests bring large bodies now.", remedy="Send the same request again.")
+        self._held_bytes += number
+
+    def release(self, number: int) -> None:
+        self._held_bytes -= number
 
     def forget_identities(self) -> None:
         """Read every identity again."""
-        self._known.clear()
+        self.door.forget()

@@ -54,6 +54,8 @@ class Declared:
     reads_body: bool = True
     """Whether the body is read and parsed before the endpoint; else the endpoint streams it."""
     body_types: tuple[str, ...] = ("application/json",)
+    other_types: tuple[str, ...] = ()
+    """Other media types of the answer, if the request asks for them."""
     is_hidden: bool = False
 
 

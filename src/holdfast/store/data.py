@@ -36,11 +36,19 @@ class PostgresDataReader(PostgresReader):
     """Keeps the promises of `operations.ports.DataStore`."""
 
     async def tasks(
-        self, job_id: str, *, node: str | None, status: str | None, after: tuple[str, int], limit: int
+        self,
+        job_id: str,
+        *,
+        node: str | None,
+        status: str | None,
+        after: tuple[str, int],
+        limit: int,
+        fingerprint: str | None = None,
     ) -> list[TaskRow]:
-        """One page of a job's tasks after that node and item."""
+        """One page of a job's tasks after that node and item; with a fingerprint, those that failed in this way."""
+        only = {"node": node, "status": status, "fingerprint": fingerprint}
         place = {"after_node": after[0], "after_item": after[1]}
-        return await self._records(TaskRow, "read_tasks", job=job_id, node=node, status=status, limit=limit, **place)
+        return await self._by_index(TaskRow, "read_tasks", job=job_id, limit=limit, **only, **place)
 
     async def node_output(self, job_id: str, node: str) -> Any:
         """The output of a node."""
@@ -62,7 +70,7 @@ class PostgresDataReader(PostgresReader):
     async def results(self, job_id: str, node: str, status: str | None = None) -> AsyncIterator[ResultRow]:
         """How the tasks of a node ended, by item, each with its output. One large output is in memory at a time."""
         after = BEFORE_ALL
-        while page := await self._records(
+        while page := await self._by_index(
             ResultRow,
             "read_results",
             job=job_id,
@@ -92,7 +100,7 @@ class PostgresDataReader(PostgresReader):
     ) -> list[ArtifactView]:
         """The files that the job's tasks have published, by node, item and name; with a limit, one page of them."""
         place = {"after_node": after[0], "after_item": after[1], "after_name": after[2]}
-        return await self._records(
+        return await self._by_index(
             ArtifactView, "read_artifacts", job=job_id, node=node, item=item, name=name, limit=limit, **place
         )
 
@@ -104,7 +112,7 @@ class PostgresDataReader(PostgresReader):
     async def checkpoints(self, job_id: str, node: str, item: int | None = None) -> AsyncIterator[CheckpointRow]:
         """The checkpoints of a node's tasks, by item and number."""
         place = {"after_item": BEFORE_ALL, "after_seq": 0}
-        while page := await self._records(
+        while page := await self._by_index(
             CheckpointRow,
             "read_checkpoints",
             job=job_id,

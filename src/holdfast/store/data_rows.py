@@ -45,6 +45,9 @@ class FailedItems(NamedTuple):
     code: str | None
     message: str | None
     fingerprint: str | None
+    first_at: datetime | None = None
+    """When the first of them failed."""
+    last_at: datetime | None = None
 
 
 class StoredOutput(NamedTuple):

@@ -8,6 +8,8 @@ from typing import Any
 import orjson
 
 from holdfast.store.arrays import jsons, texts
+from holdfast.store.audit import Change, write_change
+from holdfast.store.audit_rows import NOWHERE, Origin
 from holdfast.store.columns import records
 from holdfast.store.connection import Connection, answer_of
 from holdfast.store.queries import query
@@ -20,8 +22,9 @@ ROLE = "defaults"
 class PostgresDefaults:
     """Keeps the promises of `operations.ports.DefaultsStore`."""
 
-    def __init__(self, store: PostgresSession) -> None:
+    def __init__(self, store: PostgresSession, origin: Origin = NOWHERE) -> None:
         self._store = store
+        self._origin = origin
 
     async def read(self, tenant: str) -> list[DefaultRow]:
         async with self._store.connections.use(ROLE) as connection:
@@ -33,12 +36,16 @@ class PostgresDefaults:
         """Change defaults under a lock, so that two changes are never checked apart and stored together."""
         async with self._store.connections.use(ROLE) as connection, connection.transaction():
             await connection.execute(query("take_defaults_turn"), {"tenant": tenant})
-            changes = decide({row.name: row.value for row in await _read(connection, tenant) if row.is_set})
+            known = {row.name: row.value for row in await _read(connection, tenant) if row.is_set}
+            changes = decide(known)
             if changes:
                 rows = {"name": texts(changes), "value": jsons(changes.values())}
                 await connection.execute(
                     query("write_defaults"), {"tenant": tenant, "actor": actor, "reason": reason, **rows}
                 )
+                action = "defaults.reset" if all(value is None for value in changes.values()) else "defaults.set"
+                change = Change(action, tenant, before={name: known.get(name) for name in changes}, after=dict(changes))
+                await write_change(connection, change, actor, self._origin, reason)
             return await _read(connection, tenant)
 
 

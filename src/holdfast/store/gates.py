@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import orjson
+
 from holdfast import failpoint
 from holdfast.core.breaking import Breaker
 from holdfast.define.gates import breaker_key
 from holdfast.define.source import did_you_mean
 from holdfast.errors import NotFound, Refused
 from holdfast.remedies import Remedy
+from holdfast.store.audit import Change, write_change
+from holdfast.store.audit_rows import INSTALLATION, NOWHERE, Origin
 from holdfast.store.breakers import ROLE, changing
-from holdfast.store.columns import records
-from holdfast.store.connection import Answer, answer_of
+from holdfast.store.columns import by_name, records
+from holdfast.store.connection import Answer, Connection, answer_of
 from holdfast.store.queries import query
 from holdfast.store.read_rows import DECLARED, BreakerView, LimitView
 from holdfast.store.session import PostgresSession
@@ -22,20 +26,24 @@ SHOWN_NAMES = 10
 
 
 class PostgresGates:
-    """Keeps the promises of `operations.ports.GateStore`."""
+    """Keeps the promises of `operations.gate_ports.GateStore`."""
 
-    def __init__(self, store: PostgresSession) -> None:
+    def __init__(self, store: PostgresSession, origin: Origin = NOWHERE) -> None:
         self._store = store
+        self._origin = origin
 
     async def breakers(self, tenant: str) -> list[BreakerView]:
         return records(BreakerView, await self._ask("read_breakers", tenant=tenant))
 
     async def change_breaker(
-        self, tenant: str, name: str, change: Callable[[Breaker, float], None], actor: str
+        self, tenant: str, name: str, verb: str, change: Callable[[Breaker, float], None], actor: str, reason: str
     ) -> BreakerView:
         """Change a breaker under its lock, leave a line that says who and why, and wake the workers."""
 
+        before: dict[str, Any] = {}
+
         def apply(breaker: Breaker, now: float) -> bool:
+            before.update(state=str(breaker.state), held=breaker.held)
             change(breaker, now)
             return True
 
@@ -44,13 +52,16 @@ class PostgresGates:
             if not changed:
                 raise await self._no_such_breaker(tenant, name)
             await failpoint.hit("breaker.changed")
+            after = {"state": str(changed[0].state), "held": changed[0].held}
+            line = Change(f"breaker.{verb}", tenant, name, before, after)
+            await write_change(connection, line, actor, self._origin, reason)
             seen = await connection.execute(query("read_breakers"), {"tenant": tenant})
             views = records(BreakerView, await answer_of(seen))
         await self._store.notify_workers()
         return next(view for view in views if view.name == name)
 
-    async def limits(self) -> list[LimitView]:
-        return records(LimitView, await self._ask("read_limits"))
+    async def limits(self, tenant: str | None = None) -> list[LimitView]:
+        return records(LimitView, await self._ask("read_limits", tenant=tenant))
 
     async def set_limit(
         self,
@@ -67,11 +78,11 @@ class PostgresGates:
         if name.startswith(DECLARED):
             await self._limit(tenant, name)
         values = {"concurrency": concurrency, "rate": rate, "burst": burst, "backlog": backlog}
-        await self._execute("set_limit", tenant=tenant, name=name, actor=actor, **values)
+        await self._change("limit.set", tenant, name, "set_limit", actor, **values)
         await self._store.notify_workers()
         return await self._limit(tenant, name)
 
-    async def drop_limit(self, tenant: str, name: str) -> LimitView:
+    async def drop_limit(self, tenant: str, name: str, actor: str) -> LimitView:
         """Remove the limit that a person has set; if a workflow declares it, the workflow decides again."""
         found = await self._limit(tenant, name)
         if found.is_declared and found.actor is None:
@@ -87,22 +98,22 @@ class PostgresGates:
                 instance=name,
             )
         drop = "drop_limit" if found.paused_at is None else "drop_limit_of_paused_queue"
-        await self._execute("give_limit_back" if found.is_declared else drop, tenant=tenant, name=name)
+        await self._change("limit.drop", tenant, name, "give_limit_back" if found.is_declared else drop, actor)
         await self._store.notify_workers()
         return found
 
     async def pause_queue(self, queue: str, actor: str, reason: str) -> LimitView | None:
         """Let no task of the queue begin from now on; None if it is paused already."""
         name = f"queue:{queue}"
-        if not (await self._ask("pause_queue", name=name, actor=actor, reason=reason or None)).rows:
+        if not await self._change("queue.pause", "", name, "pause_queue", actor, reason=reason or None):
             return None
         return await self._limit("", name)
 
-    async def unpause_queue(self, queue: str) -> LimitView | None:
+    async def unpause_queue(self, queue: str, actor: str) -> LimitView | None:
         """Let the tasks of the queue begin again, as its limit allows; returns it as it was, None if not paused."""
         name = f"queue:{queue}"
         found = next((one for one in await self.limits() if (one.tenant, one.name) == ("", name)), None)
-        if not (await self._ask("unpause_queue", name=name)).rows:
+        if not await self._change("queue.unpause", "", name, "unpause_queue", actor):
             return None
         await self._store.notify_workers()
         return found
@@ -124,13 +135,27 @@ class PostgresGates:
         remedy = _remedy(name, known, "No job of a workflow with breakers has begun here.")
         return NotFound(f"There is no breaker '{name}'.", remedy=remedy, instance=name)
 
-    async def _execute(self, statement: str, /, **parameters: Any) -> None:
-        async with self._store.connections.use(ROLE) as connection:
-            await connection.execute(query(statement), parameters)
+    async def _change(self, action: str, tenant: str, name: str, statement: str, actor: str, **parameters: Any) -> bool:
+        """Change a limit, with a line that says how it was and how it is. False: the statement has changed nothing."""
+        key = {"tenant": tenant, "name": name}
+        async with self._store.connections.use(ROLE) as connection, connection.transaction():
+            before = await _values(connection, key)
+            cursor = await connection.execute(query(statement), {**key, "actor": actor, **parameters})
+            if cursor.rowcount == 0:
+                return False
+            line = Change(action, tenant or INSTALLATION, name, before, await _values(connection, key))
+            await write_change(connection, line, actor, self._origin, parameters.get("reason"))
+        return True
 
     async def _ask(self, statement: str, /, **parameters: Any) -> Answer:
         async with self._store.connections.use(ROLE) as connection:
             return await answer_of(await connection.execute(query(statement), parameters))
+
+
+async def _values(connection: Connection, key: dict[str, str]) -> dict[str, Any] | None:
+    """What a limit allows, locked until the commit; None if there is none."""
+    found = by_name(await answer_of(await connection.execute(query("limit_values"), key)))
+    return orjson.loads(found[0]["values"]) if found else None
 
 
 def _remedy(name: str, known: list[str], otherwise: str) -> str:

@@ -126,9 +126,13 @@ class PostgresJanitorStore:
         }
         return records(Finding, await self._ask(statement, takes_turn=True, **columns))
 
-    async def actions(self, limit: int) -> list[ActionView]:
-        """What was done last, newest first."""
-        return records(ActionView, await self._ask("read_janitor_actions", limit=limit))
+    async def roll_up(self) -> None:
+        """Count the events that no pass has counted yet, each once: passes take turns."""
+        await self._ask("roll_up", takes_turn=True)
+
+    async def actions(self, limit: int, *, tenant: str | None = None, before: int | None = None) -> list[ActionView]:
+        """What was done last, newest first: before that line, and about jobs of that tenant, if they are given."""
+        return records(ActionView, await self._ask("read_janitor_actions", limit=limit, tenant=tenant, before=before))
 
     async def _ask(self, statement: str, /, *, takes_turn: bool = False, **parameters: Any) -> Answer:
         turn = [(query("take_turn"), {"role": ROLE})] if takes_turn else []

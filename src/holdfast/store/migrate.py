@@ -161,8 +161,8 @@ async def rebuild(url: str, *, confirm: str, while_jobs_are_open: bool = True) -
 
 async def _refuse_open_jobs(connection: Connection, name: str) -> None:
     """Until the transaction ends, no job is made."""
-    there = await answer_of(await connection.execute("select to_regclass('holdfast.jobs') as jobs"))
-    if there.rows[0][0] is None:
+    (there,) = by_name(await answer_of(await connection.execute("select to_regclass('holdfast.jobs') as jobs")))
+    if there["jobs"] is None:
         return
     await connection.execute("lock table holdfast.jobs in share row exclusive mode")
     counted = await connection.execute("select count(*) as jobs from holdfast.jobs where finished_at is null")

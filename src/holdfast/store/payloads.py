@@ -52,6 +52,10 @@ class Objects(AttemptObjects, Protocol):
 
     def write(self, job_id: str, digest: str, data: bytes) -> None: ...
 
+    def parts(self, job_id: str, digest: str, first: int, length: int) -> Iterator[bytes]:
+        """That many bytes of an object from the byte `first` on, part by part; they are not verified."""
+        ...
+
     def remove_job(self, job_id: str) -> None:
         """Remove all objects of a job, also those that no row refers to."""
         ...
@@ -105,6 +109,17 @@ class Folder:
         try:
             with place.open("rb") as source:
                 receive(job_id, digest, _chunks(source), target, str(place))
+        except OSError as problem:
+            raise missing(job_id, digest, str(place), _said(problem)) from None
+
+    def parts(self, job_id: str, digest: str, first: int, length: int) -> Iterator[bytes]:
+        place = self._root / job_id / digest
+        try:
+            with place.open("rb") as source:
+                source.seek(first)
+                while length > 0 and (part := source.read(min(CHUNK_BYTES, length))):
+                    length -= len(part)
+                    yield part
         except OSError as problem:
             raise missing(job_id, digest, str(place), _said(problem)) from None
 
@@ -172,6 +187,19 @@ def receive(job_id: str, digest: str, parts: Iterable[bytes], target: Path, plac
         with contextlib.suppress(OSError):
             target.unlink()
         raise
+
+
+def verified(job_id: str, digest: str, parts: Iterator[bytes], place: str) -> Iterator[bytes]:
+    """The parts of a whole object. The last one comes when all are as they should be: else the object stays cut."""
+    hashing, last = hashlib.sha256(), b""
+    for part in parts:
+        if last:
+            yield last
+        hashing.update(part)
+        last = part
+    verify(job_id, digest, hashing.hexdigest(), f"{place}/{job_id}/{digest}")
+    if last:
+        yield last
 
 
 def _chunks(source: BinaryIO) -> Iterator[bytes]:

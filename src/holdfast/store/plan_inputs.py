@@ -122,14 +122,19 @@ class Look:
 
 @asynccontextmanager
 async def looking_at(
-    connections: Connections, job_id: str, payloads: Payloads | None = None, *, has_outputs: bool = False
+    connections: Connections,
+    job_id: str,
+    payloads: Payloads | None = None,
+    *,
+    tenant: str | None = None,
+    has_outputs: bool = False,
 ) -> AsyncIterator[Look | None]:
-    """None: there is no such job. What its nodes gave is left where it is, unless `has_outputs` asks for it; large
-    outputs are read later."""
+    """None: the tenant has no such job. What its nodes gave is left where it is, unless `has_outputs` asks for
+    it; large outputs are read later."""
     async with connections.use(ROLE) as connection, connection.transaction():
         await connection.execute("set transaction isolation level repeatable read, read only")
-        jobs = {"jobs": plain([job_id]), "me": None}
-        found = records(JobRow, await answer_of(await connection.execute(query("load_jobs"), jobs)))
+        asked = {"job": job_id, "tenant": tenant}
+        found = records(JobRow, await answer_of(await connection.execute(query("load_job"), asked)))
         if not found:
             yield None
             return
@@ -137,7 +142,7 @@ async def looking_at(
         pinned = await connection.execute(query("definition"), {"hash": job.definition_hash})
         (workflow,) = by_name(await answer_of(pinned))
         program = compile_pinned(job.definition_hash, workflow["definition"].encode())
-        answer = await answer_of(await connection.execute(query("load_nodes"), jobs))
+        answer = await answer_of(await connection.execute(query("load_nodes"), {"jobs": plain([job_id])}))
         nodes = records(NodeRow, answer)
         if not has_outputs:
             nodes = [node._replace(output=None) for node in nodes]

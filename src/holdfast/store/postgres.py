@@ -6,16 +6,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from holdfast.store.attempt_output import PostgresOutput, PostgresOutputReader
+from holdfast.store.audit import PostgresAudit
+from holdfast.store.audit_rows import NOWHERE, Origin
 from holdfast.store.defaults import PostgresDefaults
 from holdfast.store.definitions import PostgresDefinitions
 from holdfast.store.gates import PostgresGates
 from holdfast.store.identities import PostgresIdentities
 from holdfast.store.janitor_store import PostgresJanitorStore
+from holdfast.store.job_reads import PostgresJobReads
 from holdfast.store.migrate import ensure_schema
+from holdfast.store.oversight import PostgresOversight
 from holdfast.store.ownership import PostgresOwnership
 from holdfast.store.payloads import Payloads
 from holdfast.store.pruning import PostgresPruning
 from holdfast.store.reading import PostgresReadStore
+from holdfast.store.requests import PostgresRequests
 from holdfast.store.streams import PostgresStreams
 from holdfast.store.submissions import PostgresSubmissions
 from holdfast.store.task_source import PostgresTaskSource
@@ -49,6 +54,9 @@ class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
         """What can be read of the jobs of that tenant, or of all."""
         return PostgresReadStore(self.connections, self.payloads, tenant)
 
+    def job_reads(self, tenant: str) -> PostgresJobReads:
+        return PostgresJobReads(self.connections, self.payloads, tenant)
+
     def output(self) -> PostgresOutput:
         return PostgresOutput(self.connections)
 
@@ -59,17 +67,26 @@ class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
     def definitions(self, tenant: str) -> PostgresDefinitions:
         return PostgresDefinitions(self.connections, self.payloads, tenant)
 
+    def requests(self, tenant: str) -> PostgresRequests:
+        return PostgresRequests(self, tenant)
+
     def streams(self) -> PostgresStreams:
         return PostgresStreams(self.connections)
 
-    def gates(self) -> PostgresGates:
-        return PostgresGates(self)
+    def oversight(self, tenant: str | None) -> PostgresOversight:
+        return PostgresOversight(self.connections, tenant=tenant)
 
-    def identities(self) -> PostgresIdentities:
-        return PostgresIdentities(self)
+    def gates(self, origin: Origin = NOWHERE) -> PostgresGates:
+        return PostgresGates(self, origin)
 
-    def defaults(self) -> PostgresDefaults:
-        return PostgresDefaults(self)
+    def identities(self, origin: Origin = NOWHERE) -> PostgresIdentities:
+        return PostgresIdentities(self, origin)
+
+    def defaults(self, origin: Origin = NOWHERE) -> PostgresDefaults:
+        return PostgresDefaults(self, origin)
+
+    def audit(self) -> PostgresAudit:
+        return PostgresAudit(self)
 
     def pruning(self) -> PostgresPruning:
         return PostgresPruning(self)

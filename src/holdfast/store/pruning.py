@@ -17,6 +17,9 @@ from holdfast import failpoint
 from holdfast.errors import PayloadUnavailable
 from holdfast.log_events import EventLog
 from holdfast.store.arrays import plain
+from holdfast.store.audit import ROLE as AUDIT
+from holdfast.store.audit import Change, extend_change, write_change
+from holdfast.store.audit_rows import INSTALLATION, Origin
 from holdfast.store.columns import by_name, records
 from holdfast.store.connection import Answer
 from holdfast.store.outage import unreachable
@@ -60,16 +63,19 @@ class PostgresPruning:
         *,
         within_seconds: float | None = None,
         on_batch: Callable[[int], None] = lambda jobs: None,
+        by: tuple[str, Origin] | None = None,
     ) -> list[Pruned]:
         """Delete what may go, oldest first, and finish what others have left; returns what was deleted.
 
-        No batch begins after `within_seconds`. `on_batch` is called with the number of jobs deleted so far.
+        No batch begins after `within_seconds`. `on_batch` is called with the number of jobs deleted so far. `by` is the
+        person who asks for it: the audit has a line before the first job is deleted.
         """
         until = time.monotonic() + within_seconds if within_seconds is not None else None
         await self.finish_leftovers()
         cutoff, place = await self._cutoff(older_than_seconds), {"after_time": "-infinity", "after_job": FIRST_JOB}
         terms = {"cutoff": cutoff, "statuses": plain(statuses)}
         gone: list[PrunedJob] = []
+        line: int | None = None
         while until is None or time.monotonic() < until:
             answer = await self._ask("next_prunable", **terms, **place, jobs=BATCH_JOBS, tasks=BATCH_TASKS)
             batch = by_name(answer)
@@ -77,12 +83,25 @@ class PostgresPruning:
                 break
             place = {"after_time": batch[-1]["finished_at"], "after_job": batch[-1]["job_id"]}
             jobs = plain(row["job_id"] for row in batch)
+            if by is not None and line is None:
+                asked = {"older_than_seconds": older_than_seconds, "statuses": list(statuses)}
+                line = await self._note(Change("jobs.prune", INSTALLATION, after=asked), *by)
             deleted = records(PrunedJob, await self._ask("prune_jobs", **terms, jobs=jobs))
             await failpoint.hit("prune.after_commit")
             await self._remove_objects([job.job_id for job in deleted])
             gone += deleted
+            if line is not None:
+                await self._count(line, len(gone))
             on_batch(len(gone))
         return _summary(gone)
+
+    async def _note(self, change: Change, actor: str, origin: Origin) -> int:
+        async with self._connections.use(AUDIT) as connection:
+            return await write_change(connection, change, actor, origin)
+
+    async def _count(self, line: int, jobs: int) -> None:
+        async with self._connections.use(AUDIT) as connection:
+            await extend_change(connection, line, {"jobs": jobs})
 
     async def leftovers(self, age_seconds: float = 0.0) -> int:
         """How many jobs have objects left, that long after their rows were deleted."""

@@ -12,6 +12,12 @@ from holdfast.store.queries import query
 
 R = TypeVar("R")
 
+# The planner does not know how many rows a job has. If it believes that they are few, it reads all of them and sorts
+# them, for each page.
+INDEX_SETTINGS = "select " + ", ".join(
+    f"set_config('{name}', 'off', true)" for name in ("enable_bitmapscan", "enable_sort", "enable_incremental_sort")
+)
+
 
 class PostgresReader:
     """Reads one database, for one tenant or for all. Never writes."""
@@ -24,6 +30,15 @@ class PostgresReader:
 
     async def _records(self, kind: Callable[..., R], statement: str, /, **parameters: Any) -> list[R]:
         return records(kind, await self._answer(statement, **parameters))
+
+    async def _by_index(self, kind: Callable[..., R], statement: str, /, **parameters: Any) -> list[R]:
+        """Rows of one job, of which there may be very many: they are read by an index, in its order, and not sorted."""
+        values = {"tenant": self._tenant} | parameters
+        async with self._connections.use("reading") as connection:
+            async with connection.pipeline(), connection.transaction():
+                await connection.execute(INDEX_SETTINGS)
+                cursor = await connection.execute(query(statement), values, prepare=True)
+            return records(kind, await answer_of(cursor))
 
     async def _fetch(self, statement: str, /, **parameters: Any) -> list[dict[str, Any]]:
         return by_name(await self._answer(statement, **parameters))

@@ -63,22 +63,23 @@ class PostgresReadStore(PostgresJobLists, PostgresDataReader):
 
     async def advice(self, job_id: str) -> tuple[Advice, ...]:
         """Which verbs would continue a job that has ended, the best first."""
-        async with looking_at(self._connections, job_id) as look:
+        async with looking_at(self._connections, job_id, tenant=self._tenant) as look:
             return await look.advice() if look is not None else ()
 
     @asynccontextmanager
     async def planning(self, job_id: str) -> AsyncIterator[Look]:
         """A look at the job that can plan verbs for as long as it is open."""
-        async with looking_at(self._connections, job_id) as look:
-            if look is None or (self._tenant is not None and look.state.tenant != self._tenant):
+        async with looking_at(self._connections, job_id, tenant=self._tenant) as look:
+            if look is None:
                 raise no_such_job(job_id)
             yield look
 
     @asynccontextmanager
     async def correcting(self, job_id: str) -> AsyncIterator[Look]:
         """The same for a job that a person corrects, with what its nodes gave."""
-        async with looking_at(self._connections, job_id, self._payloads, has_outputs=True) as look:
-            if look is None or (self._tenant is not None and look.state.tenant != self._tenant):
+        reading = looking_at(self._connections, job_id, self._payloads, tenant=self._tenant, has_outputs=True)
+        async with reading as look:
+            if look is None:
                 raise no_such_job(job_id)
             yield look
 
@@ -191,7 +192,7 @@ class PostgresReadStore(PostgresJobLists, PostgresDataReader):
     async def events(self, job_id: str, after: int = 0, node: str | None = None) -> AsyncIterator[EventView]:
         """The events of a job that have happened so far, page by page."""
         while True:
-            page = await self._records(EventView, "read_events", job=job_id, after=after, node=node, limit=PAGE_SIZE)
+            page = await self._by_index(EventView, "read_events", job=job_id, after=after, node=node, limit=PAGE_SIZE)
             for event in page:
                 yield event
             if len(page) < PAGE_SIZE:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from holdfast.core.events import REQUEST_ID
 from holdfast.core.failing import Failure
 from holdfast.core.signals import EndedTask, TaskCounts, UnqueuedTask
 from holdfast.define.gates import DEFAULT_TENANT
@@ -127,6 +128,11 @@ class SignalRow(NamedTuple):
     task_retries: int = 0
     task_lost: int = 0
     task_crashes: int = 0
+
+    @property
+    def request_id(self) -> str | None:
+        """The HTTP request that sent it; the events that it causes name it."""
+        return (self.data or {}).get(REQUEST_ID)
 
     @property
     def is_asked(self) -> bool:
@@ -298,6 +304,8 @@ class NewJob(NamedTuple):
     callback_url: str | None = None
     text: DefinitionText | None = None
     """The text from which the definition was read."""
+    submitter: str | None = None
+    """The identity that may cancel the job because it submitted it, if there is one."""
     defaults_mark: str | None = None
     """Which defaults these were. The store refuses the submission if they are others by now; None: any will do."""
 

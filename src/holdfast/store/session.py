@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import psycopg
@@ -37,6 +37,7 @@ class PostgresSession:
         self.connections = Connections(url, name, lease_seconds, readers=readers)
         self._lanes = LaneIds(self.connections)
         self._defaults: dict[str, KnownDefaults] = {}
+        self.queues_of_tenants: dict[str, tuple[float, Sequence[str] | None]] = {}
 
     async def close(self) -> None:
         await self.connections.close()

@@ -13,6 +13,8 @@ from holdfast.define.definition import Definition
 from holdfast.errors import BacklogFull, DefaultsChanged, NotFound
 from holdfast.remedies import Remedy
 from holdfast.store.arrays import jsons, plain, texts
+from holdfast.store.audit import audit_of_verb, signal_data
+from holdfast.store.audit_rows import NOWHERE, Origin
 from holdfast.store.columns import by_name, records, remedy_of
 from holdfast.store.connection import SYNC, Statement
 from holdfast.store.gathering import SharedCommits
@@ -99,6 +101,7 @@ class PostgresSubmissions(PostgresSession):
             # The same for marks.
             "correlation_id": _texts_or_null([j.correlation_id for j in jobs]),
             "callback_url": _texts_or_null([j.callback_url for j in jobs]),
+            "submitter": _texts_or_null([j.submitter for j in jobs]),
             # Null stands for jobs that take any defaults.
             "defaults_mark": texts(j.defaults_mark for j in jobs),
         }
@@ -165,7 +168,9 @@ class PostgresSubmissions(PostgresSession):
         rows = await self._fetch("newest_definition", tenant=tenant, workflow_id=workflow_id)
         return rows[0]["definition"].encode() if rows else None
 
-    async def register(self, tenant: str, definition: Definition) -> tuple[datetime, bool]:
+    async def register(
+        self, tenant: str, definition: Definition, actor: str, origin: Origin = NOWHERE
+    ) -> tuple[datetime, bool]:
         """Make a definition the current one of its id; returns since when it is, and whether it was not before."""
         definition_hash = definition.hash()
         parameters = {
@@ -174,6 +179,7 @@ class PostgresSubmissions(PostgresSession):
             "workflow_id": definition.workflow_id,
             "version": definition.version,
             "definition": definition.canonical_bytes().decode(),
+            **origin.signed(actor),
         }
         text: list[Statement] = []
         if definition.text is not None:
@@ -199,9 +205,11 @@ class PostgresSubmissions(PostgresSession):
             content=orjson.dumps(plan.content).decode(),
         )
 
-    async def acknowledge(self, tenant: str, job_id: str, actor: str, reason: str) -> AcknowledgementRow | None:
+    async def acknowledge(
+        self, tenant: str, job_id: str, actor: str, reason: str, origin: Origin = NOWHERE
+    ) -> AcknowledgementRow | None:
         """Note that a person has seen a failed or partial job; None if the tenant has no such job."""
-        answer = await self._answer("acknowledge", tenant=tenant, job=job_id, actor=actor, reason=reason)
+        answer = await self._answer("acknowledge", tenant=tenant, job=job_id, reason=reason, **origin.signed(actor))
         return next(iter(records(AcknowledgementRow, answer)), None)
 
     async def send(
@@ -213,24 +221,26 @@ class PostgresSubmissions(PostgresSession):
         data: dict[str, Any] | None = None,
         *,
         tenant: str | None = None,
+        origin: Origin = NOWHERE,
     ) -> int:
         """Put a person's signal into the inbox of a job, of that tenant if one is named; returns the signal's id."""
-        given = orjson.dumps(data).decode() if data is not None else None
-        rows = await self._fetch(
-            "send_signal", job=job_id, kind=kind, actor=actor, reason=reason, data=given, tenant=tenant
-        )
+        given = signal_data(data, origin)
+        what = {"job": job_id, "kind": kind, "reason": reason, "data": given, "tenant": tenant}
+        rows = await self._fetch("send_signal", **what, **audit_of_verb(kind, data), **origin.signed(actor))
         if not rows:
-            raise NotFound(f"There is no job {job_id}.", remedy=Remedy("List the jobs with", "status"))
+            raise NotFound(
+                f"There is no job '{job_id}'.", remedy=Remedy("List the jobs with", "status"), instance=job_id
+            )
         await self._exchange("main", signalled([rows[0]["owner"]]))
         return int(rows[0]["id"])
 
     async def send_many(
-        self, job_ids: Sequence[str], kind: str, actor: str, reason: str, *, tenant: str
+        self, job_ids: Sequence[str], kind: str, actor: str, reason: str, *, tenant: str, origin: Origin = NOWHERE
     ) -> dict[int, str]:
         """Put the same signal into the inboxes of jobs that have not ended; returns the job of each signal."""
-        rows = await self._fetch(
-            "send_signals", jobs=plain(job_ids), kind=kind, actor=actor, reason=reason, tenant=tenant
-        )
+        data = signal_data(None, origin)
+        what = {"jobs": plain(job_ids), "kind": kind, "reason": reason, "data": data, "tenant": tenant}
+        rows = await self._fetch("send_signals", **what, **audit_of_verb(kind, None), **origin.signed(actor))
         await self._exchange("main", signalled(sorted({row["owner"] for row in rows})))
         return {int(row["id"]): row["job_id"] for row in rows}
 

@@ -60,6 +60,7 @@ class ActionView(NamedTuple):
     before: dict[str, Any] | None
     after: dict[str, Any] | None
     at: datetime
+    action_id: int
 
 
 class LeaderView(NamedTuple):

@@ -13,6 +13,8 @@ from holdfast.moments import moment
 
 HIDDEN: Mapping[str, Any] = {"json": None}
 """Metadata of a field that programs may use and JSON leaves out."""
+LOCAL: Mapping[str, Any] = {"json": None, "local": True}
+"""Metadata of a field that is of use only in the process that made the view: it never travels."""
 IF_ANY: Mapping[str, Any] = {"if_any": True}
 """Metadata of a field that JSON leaves out while it is None or an empty tuple."""
 VERBATIM: Mapping[str, Any] = {"verbatim": True}

@@ -78,13 +78,22 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class FailedGroup:
-    """Items of a fan-out that failed in the same way; `items` are the first indexes of them."""
+    """Items of a fan-out that failed in the same way."""
 
     number: int
+    """How many items these are."""
     items: tuple[int, ...]
+    """The first indexes of them."""
     code: str | None
+    """Why the first of them failed."""
     message: str | None
+    """The same in words."""
     fingerprint: str | None
+    """What their failures have in common."""
+    first_at: datetime | None
+    """When the first of them failed."""
+    last_at: datetime | None
+    """When the last of them failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +217,7 @@ def log_times(started_at: datetime | None, times: list[list[int]] | None) -> tup
 
 
 def failed_group(row: FailedItems) -> FailedGroup:
-    return FailedGroup(row.number, tuple(row.items), row.code, row.message, row.fingerprint)
+    return FailedGroup(row.number, tuple(row.items), row.code, row.message, row.fingerprint, row.first_at, row.last_at)
 
 
 def task_view(row: TaskRow) -> Task:
@@ -222,11 +231,11 @@ def task_view(row: TaskRow) -> Task:
         row.finished_at,
         failure_view(row.error),
         row.gone or None,
-        failure_view(_undo_error(row.undo)),
+        failure_view(undo_error(row.undo)),
     )
 
 
-def _undo_error(undo: dict[str, Any] | None) -> StoredFailure | None:
+def undo_error(undo: dict[str, Any] | None) -> StoredFailure | None:
     return StoredFailure.from_json(undo["error"]) if undo is not None and "error" in undo else None
 
 

@@ -1,11 +1,11 @@
-"""Who may use the service, as people see it: API keys, and whom a request comes from."""
+"""Who may use the service, as people see it: API keys, tenants, and whom a request comes from."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from holdfast.store.identity_rows import KeyRow
+from holdfast.store.identity_rows import KeyRow, TenantRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,34 @@ class Session:
     roles: tuple[str, ...]
     scopes: tuple[str, ...]
     """What its roles permit."""
+    credential: str = "none"
+    """How it shows who it is: `key`, `session`, `token` or `none`."""
+    expires_at: datetime | None = None
+    """When the credential ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A tenant that an administrator has made."""
+
+    name: str
+    created_at: datetime | None
+    created_by: str
+    queues: tuple[str, ...] | None
+    """The queues that its workflows may name; null: every queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTenant:
+    """A tenant as it is now."""
+
+    tenant: Tenant
+    is_new: bool
+
+
+def tenant_view(row: TenantRow) -> Tenant:
+    queues = tuple(row.queues) if row.queues is not None else None
+    return Tenant(row.name, row.created_at, row.created_by, queues)
 
 
 def key_view(row: KeyRow) -> Key:

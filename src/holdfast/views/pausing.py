@@ -1,9 +1,11 @@
-"""Many jobs that are paused or unpaused together: which would be, and which were."""
+"""What is paused, and many jobs that are paused or unpaused together: which would be, and which were."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
+from holdfast.views.gates import PausedQueue
 from holdfast.views.verbs import Verb
 
 
@@ -52,3 +54,30 @@ class JobsResult:
     refused: tuple[RefusedJob, ...]
     pending: tuple[str, ...]
     """The jobs whose owners have not answered yet: the verb is recorded for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PauseState:
+    """A pause that holds now: of a queue, or of jobs of a workflow."""
+
+    id: str
+    """`queue:NAME` or `workflow:ID`; `all` ends all pauses of jobs."""
+    queue: str | None
+    workflow_id: str | None
+    by: tuple[str, ...]
+    since: datetime
+    """When the first of it was paused."""
+    reason: str | None
+    count: int
+    """How many jobs are paused; of a queue, how many tasks of the tenant wait in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PauseChange:
+    """What a pause, or the end of one, has done or would do: one of the three is given."""
+
+    id: str
+    queue: PausedQueue | None = None
+    jobs: JobsResult | None = None
+    plan: JobsPlan | None = None
+    """What would be done; nothing was changed."""

@@ -75,6 +75,15 @@ class JanitorLog:
 
 
 @dataclass(frozen=True, slots=True)
+class JanitorActions:
+    """One page of the janitor's log."""
+
+    actions: tuple[Action, ...]
+    after: str | None
+    """The cursor of the next page; None: this was the last."""
+
+
+@dataclass(frozen=True, slots=True)
 class JanitorPass:
     """One look at everything. With `dry_run` nothing was done about the findings."""
 
@@ -142,6 +151,11 @@ def log_view(leader: rows.LeaderView | None, actions: Sequence[rows.ActionView])
         for a in actions
     ]
     return JanitorLog(shown, tuple(_action_view(row) for row in actions), _alert_views(noted))
+
+
+def actions_view(lines: Sequence[rows.ActionView], limit: int) -> JanitorActions:
+    after = str(lines[-1].action_id) if len(lines) == limit else None
+    return JanitorActions(tuple(_action_view(line) for line in lines), after)
 
 
 def _action_view(row: rows.ActionView) -> Action:

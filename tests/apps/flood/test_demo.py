@@ -22,7 +22,7 @@ from holdfast.embedded import watchdog
 from tests.embedded.test_server import wait_until
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
-ITEMS = 40
+ITEMS = 16
 
 
 @pytest.fixture

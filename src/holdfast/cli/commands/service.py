@@ -73,3 +73,71 @@ def keys(
     if verb is KeysVerb.REVOKE:
         return revoke_key(name, as_json=as_json, target=target)
     return add_key(name, [one.value for one in role], expires=expires, as_json=as_json, target=target)
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=INSTALL)
+def audit(
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="Only changes since then: 2h, 2026-11-16.")
+    ] = None,
+    actor: Annotated[
+        str | None, typer.Option("--actor", metavar="WHO", help="Only changes by this person, or with this key.")
+    ] = None,
+    action: Annotated[
+        str | None, typer.Option("--action", metavar="WHAT", help="Only these: job.resume, or job for all to jobs.")
+    ] = None,
+    instance: Annotated[
+        str | None, typer.Option("--instance", metavar="NAME", help="Only changes of this job, key, limit or workflow.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many to list.")] = 50,
+    after: Annotated[
+        str | None, typer.Option("--after", metavar="CURSOR", help="Continue a list where it ended.")
+    ] = None,
+    as_json: Json = False,
+    tenant: Tenant = None,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Show who changed what, newest first. With --tenant '*', the changes of all tenants."""
+    from holdfast.cli.audit import list_changes
+    from holdfast.cli.session import Target
+
+    return list_changes(
+        since=since,
+        actor=actor,
+        action=action,
+        instance=instance,
+        limit=limit,
+        after=after,
+        as_json=as_json,
+        target=Target(database_url, tenant),
+    )
+
+
+class TenantsVerb(StrEnum):
+    LIST = "list"
+    ADD = "add"
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=INSTALL)
+def tenants(
+    verb: Annotated[TenantsVerb, typer.Argument(metavar="list|add", help="What to do. Default: list.")] = (
+        TenantsVerb.LIST
+    ),
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The tenant to make, or to change.")] = None,
+    queue: Annotated[
+        list[str],
+        typer.Option(
+            "--queue", metavar="QUEUE", help="A queue that its workflows may use; may be repeated. Default: every one."
+        ),
+    ] = [],  # noqa: B006
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Show and make tenants, and bind them to queues."""
+    from holdfast.cli.session import Target
+    from holdfast.cli.tenants import add_tenant, list_tenants
+
+    target = Target(database_url)
+    if verb is TenantsVerb.LIST:
+        return list_tenants(as_json=as_json, target=target)
+    return add_tenant(name, queue, as_json=as_json, target=target)

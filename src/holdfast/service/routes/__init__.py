@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from holdfast.service.routes import (
+    artifacts,
+    audit,
     bootstrap,
+    closely,
+    defaults,
     definitions,
     fleet,
+    front,
     health,
     identity,
+    job_parts,
     jobs,
     live,
     lookup,
+    overview,
+    sessions,
     short,
+    signals,
+    steering,
     submissions,
     tasks,
+    tenants,
     verbs,
     workflows,
 )
@@ -22,6 +33,28 @@ from holdfast.service.table import RouteTable
 
 def all_tables(prefix: str) -> list[tuple[RouteTable, str]]:
     """The routes of all resources, and what their paths begin with."""
-    modules = (submissions, lookup, definitions, jobs, live, tasks, verbs, workflows, fleet, identity, bootstrap)
+    modules = (
+        submissions,
+        lookup,
+        definitions,
+        jobs,
+        live,
+        tasks,
+        closely,
+        artifacts,
+        verbs,
+        workflows,
+        fleet,
+        steering,
+        audit,
+        identity,
+        sessions,
+        tenants,
+        bootstrap,
+        overview,
+        job_parts,
+        signals,
+        defaults,
+    )
     own = [(module.table, prefix) for module in modules]
-    return [(health.table, ""), *own, (short.stage_table, prefix), (short.table, short.PREFIX)]
+    return [(health.table, ""), (front.table, ""), *own, (short.stage_table, prefix), (short.table, short.PREFIX)]

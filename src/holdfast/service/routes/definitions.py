@@ -85,7 +85,12 @@ async def show_workflow_source(call: Call, workflow_id: WorkflowId, definition_h
     return call.answer(await call.client.workflow_source(workflow_id, definition_hash=definition_hash))
 
 
-@table.get("/workflows/{workflow_id}/graph", Permission.READ, answers=WorkflowGraph)
+@table.get(
+    "/workflows/{workflow_id}/graph",
+    Permission.READ,
+    answers=WorkflowGraph,
+    other_types=("image/svg+xml", "text/plain"),
+)
 async def show_workflow_graph(
     call: Call,
     workflow_id: WorkflowId,

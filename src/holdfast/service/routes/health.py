@@ -11,6 +11,7 @@ from holdfast.service.answers import json_response
 from holdfast.service.call import Call
 from holdfast.service.table import Media, RouteTable
 from holdfast.version import __version__
+from holdfast.views.health import InstallationHealth
 
 table = RouteTable("health")
 
@@ -34,6 +35,12 @@ async def readyz(call: Call) -> Response:
     """The process can work: its database answers, and the schema fits."""
     await call.client.is_served()
     return call.answer(Health("ready", __version__))
+
+
+@table.get("/health", Permission.READ, answers=InstallationHealth)
+async def show_health(call: Call) -> Response:
+    """Whether the installation does its work, and if not, why."""
+    return call.answer(await call.client.health())
 
 
 @table.get("/openapi.json", Permission.PUBLIC, answers=Media("application/json", "The OpenAPI document."))

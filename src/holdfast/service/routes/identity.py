@@ -1,21 +1,22 @@
-"""Who asks, and the API keys."""
+"""The API keys."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 from fastapi import Path, Response
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from holdfast.client import Client
 from holdfast.errors import Forbidden, Refused
 from holdfast.operations.identity import EVERY_TENANT, Permission
-from holdfast.service.bodies import Body
+from holdfast.service.bodies import Body, Moment
 from holdfast.service.call import Call, CallContext
 from holdfast.service.table import ListOf, RouteTable
-from holdfast.views.identities import Key, NewKey, Session
+from holdfast.views.identities import Key, NewKey
 
 table = RouteTable("identity")
+Prefix = Annotated[str, Path(max_length=60, description="How the key begins: `hf_` and eight characters.")]
 
 
 class MakeKey(Body):
@@ -27,22 +28,15 @@ class MakeKey(Body):
     """`viewer`, `submitter`, `operator`, `worker` or `admin`."""
     tenant: str | None = Field(None, max_length=100)
     """Whose key it is. Only an administrator of the installation names another tenant."""
-    expires_at: AwareDatetime | None = Field(None, strict=False)
+    expires_at: Moment | None = None
+    """Until when the key is valid; without it for ever."""
 
 
 def _administrator(call: CallContext) -> Client:
     """A client for the tenant that the identity administers: all of them for that of the installation."""
     wanted = call.request.query_params.get("tenant")
     tenant = EVERY_TENANT if call.identity.is_installation_admin and wanted is None else call.tenant
-    return Client(call.state.store, call.identity.scope(tenant))
-
-
-@table.get("/session", Permission.READ, answers=Session)
-async def show_session(call: Call) -> Response:
-    """Who asks, and what they may do."""
-    who = call.identity
-    permissions = tuple(str(one) for one in Permission if one in who.permissions and one is not Permission.PUBLIC)
-    return call.answer(Session(who.name, who.tenant, tuple(map(str, who.roles)), permissions))
+    return call.client_for(tenant)
 
 
 @table.get("/keys", Permission.ADMIN, answers=ListOf(Key))
@@ -62,6 +56,6 @@ async def add_key(call: Call, body: MakeKey) -> Response:
 
 
 @table.delete("/keys/{prefix}", Permission.ADMIN, answers=Key, errors=(Refused,))
-async def revoke_key(call: Call, prefix: Annotated[str, Path(max_length=60)]) -> Response:
+async def revoke_key(call: Call, prefix: Prefix) -> Response:
     """End an API key, within five seconds at every process of the service."""
     return call.answer(await _administrator(call).revoke_key(prefix))

@@ -20,7 +20,8 @@ from holdfast.views.why import Why
 
 table = RouteTable("jobs")
 LONGEST_LIST = 500
-Limit = Annotated[int, Query(ge=1, le=LONGEST_LIST, description="How many entries a page has at most.")]
+PAGE_SIZE = "How many entries a page has at most."
+Limit = Annotated[int, Query(ge=1, le=LONGEST_LIST, description=PAGE_SIZE)]
 Cursor = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the page before.")]
 
 
@@ -78,7 +79,9 @@ def _labels(texts: Sequence[str]) -> dict[str, str] | None:
 
 
 @table.get("/jobs/{job_id}", Permission.READ, answers=Job)
-async def show_job(call: Call, job_id: JobId, whole: Annotated[bool, Query()] = True) -> Response:
+async def show_job(
+    call: Call, job_id: JobId, whole: Annotated[bool, Query(description="Also what may be large.")] = True
+) -> Response:
     """A job as it is now, with its nodes and its outcome.
 
     Without `whole`, inputs, result and advice are left out.
@@ -100,7 +103,9 @@ async def explain_job(call: Call, job_id: JobId) -> Response:
 
 @table.get("/jobs/{job_id}/definition", Permission.READ, answers=JobDefinition)
 async def show_job_definition(
-    call: Call, job_id: JobId, generation: Annotated[int | None, Query(ge=1, le=1_000_000)] = None
+    call: Call,
+    job_id: JobId,
+    generation: Annotated[int | None, Query(ge=1, le=1_000_000, description="The number of the generation.")] = None,
 ) -> Response:
     """The definition and the inputs that a generation of a job follows; by default the present one."""
     return call.answer(await call.client.job_definition(job_id, generation=generation))
@@ -111,7 +116,7 @@ async def list_events(
     call: Call,
     job_id: JobId,
     node: Annotated[str | None, Query(max_length=200, description="Only events of this node.")] = None,
-    limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = LONGEST_PAGE,
+    limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE, description=PAGE_SIZE)] = LONGEST_PAGE,
     cursor: Annotated[int, Query(ge=0, le=2**31 - 1, description="Only events behind this number.")] = 0,
 ) -> Response:
     """The events of a job so far, in the order in which they happened."""

@@ -16,6 +16,8 @@ from holdfast.service.live import Listener
 from holdfast.service.table import Media, RouteTable
 
 table = RouteTable("live")
+NOW = "now"
+"""In the place of a number: the stream begins with what happens next."""
 ANSWER = Media("text/event-stream", "Server-sent events; each `data` is an event as a JSON object.")
 LastEventId = Annotated[
     str | None, Header(alias="Last-Event-ID", description="The `id` of the last message that was received.")
@@ -26,15 +28,21 @@ LastEventId = Annotated[
 async def stream_job(
     call: Call,
     job_id: JobId,
-    after: Annotated[str | None, Query(max_length=20, description="Only events behind this number.")] = None,
+    after: Annotated[
+        str | None, Query(max_length=20, description="Only events behind this number; `now`: only new ones.")
+    ] = None,
     last_event_id: LastEventId = None,
 ) -> Response:
     """The events of a job, those so far and then as they happen, until the job has ended.
 
     The stream ends with the message `end`. `Last-Event-ID` counts before `after`.
     """
-    seen = job_place(last_event_id or after)
+    seen = job_place(last_event_id or (None if after == NOW else after))
     first = await job_events(call.state.live.store, call.tenant, job_id, seen)
+
+    if after == NOW and last_event_id is None:
+        seen = first.last_seq
+        first = await job_events(call.state.live.store, call.tenant, job_id, seen)
 
     def enter() -> AbstractContextManager[Listener]:
         return _listening(call, job_id)
@@ -68,13 +76,10 @@ async def stream_events(
 
 def _listening(call: CallContext, job_id: str | None) -> AbstractContextManager[Listener]:
     """A listener that ends when the credential of the request does."""
-    credential = call.request.headers.get("authorization") or ""
-    before = call.identity
+    identity = call.identity
 
     async def check() -> None:
-        now = await call.state.identity_of(credential)
-        now.refuse_without(Permission.READ)
-        if now.tenant != before.tenant:
-            raise Unauthenticated("The credential is for another tenant now.")
+        if not await call.state.is_still_valid(identity):
+            raise Unauthenticated("The credential of this stream is not valid any more.")
 
-    return call.state.live.listening(call.tenant, job_id, credential=credential, check=check)
+    return call.state.live.listening(call.tenant, job_id, credential=identity.credential, check=check)

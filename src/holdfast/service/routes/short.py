@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Header, Path, Query, Response
+from fastapi import Path, Query, Response
 
 from holdfast.errors import Refused
 from holdfast.operations.identity import Permission
@@ -12,8 +12,8 @@ from holdfast.operations.submitting import Submission
 from holdfast.operations.verbs import Verb, VerbResult
 from holdfast.service.bodies import Correcting, Resume, Retry, Submit
 from holdfast.service.call import Call, JobId
-from holdfast.service.routes.submissions import SUBMIT_ERRORS, status_of, submit_and_settle
-from holdfast.service.routes.verbs import SENT, Wait, carry_out_verb
+from holdfast.service.routes.submissions import SUBMIT_ERRORS, SubmissionKey, status_of, submit_and_settle
+from holdfast.service.routes.verbs import SENT, IdempotencyKey, Wait, carry_out_verb
 from holdfast.service.table import RouteTable
 
 PREFIX = "/api"
@@ -39,7 +39,7 @@ async def submit_by_name(
     inputs: dict[str, Any],
     resume: Annotated[bool, Query(description="If the same submission failed before, continue that job.")] = False,
     force: Annotated[bool, Query(description="Make a new job even if the same submission has made one.")] = False,
-    idempotency_key: Annotated[str | None, Header()] = None,
+    idempotency_key: SubmissionKey = None,
 ) -> Response:
     """Submit a workflow with the inputs that are the body.
 
@@ -52,19 +52,25 @@ async def submit_by_name(
 
 
 @table.post("/jobs/{job}/retry", Permission.OPERATE, answers=VerbResult, also=SENT, errors=(Refused,))
-async def retry_job_short(call: Call, job: JobEnding, body: Resume, wait: Wait = 0) -> Response:
+async def retry_job_short(
+    call: Call, job: JobEnding, body: Resume, wait: Wait = 0, idempotency_key: IdempotencyKey = None
+) -> Response:
     """Continue a job that has failed, is partial or was cancelled, where it stopped. The same as `resume`."""
-    return await carry_out_verb(call, await call.client.find_job(job), Verb.RESUME, body, wait)
+    return await carry_out_verb(call, await call.client.find_job(job), Verb.RESUME, body, wait, idempotency_key)
 
 
 @table.post("/jobs/retry-stage/{job}/{stage}", Permission.OPERATE, answers=VerbResult, also=SENT, errors=(Refused,))
-async def retry_stage_short(call: Call, job: JobEnding, stage: Stage, body: Correcting, wait: Wait = 0) -> Response:
+async def retry_stage_short(
+    call: Call, job: JobEnding, stage: Stage, body: Correcting, wait: Wait = 0, idempotency_key: IdempotencyKey = None
+) -> Response:
     """Run the failed tasks of a stage again, and what follows it."""
     job_id = await call.client.find_job(job)
-    return await carry_out_verb(call, job_id, Verb.RETRY, Retry(node=stage, **dict(body)), wait)
+    return await carry_out_verb(call, job_id, Verb.RETRY, Retry(node=stage, **dict(body)), wait, idempotency_key)
 
 
 @stage_table.post("/jobs/{job_id}/retry-stage", Permission.OPERATE, answers=VerbResult, also=SENT, errors=(Refused,))
-async def retry_stage_of_job(call: Call, job_id: JobId, body: Retry, wait: Wait = 0) -> Response:
+async def retry_stage_of_job(
+    call: Call, job_id: JobId, body: Retry, wait: Wait = 0, idempotency_key: IdempotencyKey = None
+) -> Response:
     """Run the failed tasks of a stage again, and what follows it. The same as `retry`."""
-    return await carry_out_verb(call, job_id, Verb.RETRY, body, wait)
+    return await carry_out_verb(call, job_id, Verb.RETRY, body, wait, idempotency_key)

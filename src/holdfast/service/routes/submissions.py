@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import Header, Response
 from pydantic import ValidationError
 
+from holdfast.define.definition import Definition
 from holdfast.errors import (
     BacklogFull,
     Detail,
@@ -23,10 +24,13 @@ from holdfast.operations.identity import Permission
 from holdfast.operations.submitting import Submission
 from holdfast.service.bodies import Batch, Submit
 from holdfast.service.call import Call, CallContext
-from holdfast.service.definitions import definition_of
+from holdfast.service.definitions import definition_from, definition_of
 from holdfast.service.table import ListOf, RouteTable
 
 table = RouteTable("jobs")
+SubmissionKey = Annotated[
+    str | None, Header(max_length=500, description="The name of this submission: another way to give `key`.")
+]
 SUBMIT_ERRORS = (InvalidDefinition, NotFound, Refused, BacklogFull, PayloadRefused)
 
 
@@ -49,16 +53,23 @@ class BatchOutcome:
     also={200: "The same submission made this job before, or it continues."},
     errors=SUBMIT_ERRORS,
 )
-async def submit_job(call: Call, body: Submit, idempotency_key: Annotated[str | None, Header()] = None) -> Response:
+async def submit_job(call: Call, body: Submit, idempotency_key: SubmissionKey = None) -> Response:
     """Make a job, or find the one that the same submission made before.
 
     The same workflow with the same inputs, or with the same key, is the same job: send a submission again if you do not
     know whether it arrived. Labels, the correlation id, external ids and the callback's address are no part of that:
     those of the first submission hold.
     """
-    submission = await submit_and_settle(call, body, idempotency_key)
+    submission = await submitted(call, body, idempotency_key)
+    if not call.is_ours:
+        submission = await call.client.settle_submission(submission)
     headers = {"Location": f"{call.request.url.path}/{submission.job_id}"}
-    return call.answer(submission.to_json(), status_of(submission), headers)
+    return call.answer(_shown(call, submission), status_of(submission), headers)
+
+
+def _shown(call: CallContext, submission: Submission) -> Any:
+    """People get a hint instead of what it was made of."""
+    return submission if call.is_ours else submission.to_json()
 
 
 def status_of(submission: Submission) -> int:
@@ -67,9 +78,13 @@ def status_of(submission: Submission) -> int:
 
 async def submit_and_settle(call: CallContext, body: Submit, idempotency_key: str | None) -> Submission:
     """The submission, once a resume that it asks for is answered."""
+    return await call.client.settle_submission(await submitted(call, body, idempotency_key))
+
+
+async def submitted(call: CallContext, body: Submit, idempotency_key: str | None) -> Submission:
     _refuse_ambiguous(body, idempotency_key)
     client = call.client
-    submission = await client.submit(
+    return await client.submit(
         await _definition(call, body),
         body.inputs,
         key=body.key or idempotency_key,
@@ -81,19 +96,31 @@ async def submit_and_settle(call: CallContext, body: Submit, idempotency_key: st
         external_ids=body.external_ids,
         callback_url=body.callback_url,
         like=body.like,
+        refuse_changed=body.refuse_changed,
     )
-    return await client.settle_submission(submission)
 
 
 async def _definition(call: CallContext, body: Submit) -> Any:
-    if body.definition is not None:
-        return definition_of(body.definition)
+    found = _brought(body)
+    if found is not None:
+        return found
+    if body.definition_hash is not None:
+        known = await call.client.workflow(str(body.workflow), definition_hash=body.definition_hash)
+        return Definition.from_json(known.definition)
     return await call.client.definition(str(body.workflow))
 
 
+def _brought(body: Submit) -> Definition | None:
+    if body.source is not None:
+        return definition_from(body.source.text, body.definition)
+    return definition_of(body.definition) if body.definition is not None else None
+
+
 def _refuse_ambiguous(body: Submit, idempotency_key: str | None = None) -> None:
-    if (body.workflow is None) == (body.definition is None):
+    if (body.workflow is None) == (body.definition is None and body.source is None):
         raise InvalidInput("A submission names a `workflow`, or brings a `definition`.")
+    if body.definition_hash is not None and body.workflow is None:
+        raise InvalidInput("`definition_hash` chooses a version of a `workflow`: name it, too.")
     if None not in (body.key, idempotency_key) and body.key != idempotency_key:
         raise InvalidInput("`key` and the header `Idempotency-Key` differ.", remedy="Give one of them.")
 
@@ -114,7 +141,7 @@ async def submit_batch(call: Call, body: Batch) -> Response:
             outcomes[number] = _refused(problem)
     made = await call.client.submit_batch(list(requests.values())) if requests else []
     for number, outcome in zip(requests, made, strict=True):
-        outcomes[number] = _refused(outcome) if isinstance(outcome, HoldfastError) else _made(outcome)
+        outcomes[number] = _refused(outcome) if isinstance(outcome, HoldfastError) else _made(call, outcome)
     return call.items([outcomes[number] for number in range(len(body.jobs))])
 
 
@@ -125,8 +152,10 @@ def _request(given: dict[str, Any], place: str) -> SubmitRequest:
         details = [Detail(one["msg"], path=".".join([place, *map(str, one["loc"])])) for one in error.errors()]
         raise InvalidInput("The submission is not valid.", errors=details) from None
     _refuse_ambiguous(body)
+    if body.definition_hash is not None or body.refuse_changed:
+        raise InvalidInput("A batch takes neither `definition_hash` nor `refuse_changed`.")
     return SubmitRequest(
-        definition_of(body.definition) if body.definition is not None else str(body.workflow),
+        _brought(body) or str(body.workflow),
         body.inputs,
         key=body.key,
         priority=body.priority,
@@ -144,5 +173,5 @@ def _refused(problem: HoldfastError) -> dict[str, Any]:
     return {"status": problem.http_status, "submission": None, "problem": problem.to_problem()}
 
 
-def _made(submission: Submission) -> dict[str, Any]:
-    return {"status": status_of(submission), "submission": submission.to_json(), "problem": None}
+def _made(call: CallContext, submission: Submission) -> dict[str, Any]:
+    return {"status": status_of(submission), "submission": _shown(call, submission), "problem": None}

@@ -62,8 +62,8 @@ for update of i skip locked;
 -- name: claim_asked
 -- Claims jobs of which people or the janitor ask something, and reads what they ask of jobs that were just claimed. It
 -- runs after claim_jobs: nothing can be sent to a locked job, so nothing is passed over. A job that was cancelled or
--- paused before its start does not start, however many jobs wait. `+ 0` keeps the planner from the primary key, which
--- leads through all signals without an owner.
+-- paused before its start does not start, however many jobs wait; unless so much is asked of one job that a cycle reads
+-- only a part of it. `+ 0` keeps the planner from the primary key, which leads through all signals without an owner.
 {{signals_with_free_jobs}}
     and i.owner + 0 = 0 and i.kind = any({{asked_kinds}})
 order by i.id

@@ -27,7 +27,9 @@ from tasks t
 left join workers w on w.worker_id = q.holder
 where t.job_id = %(job)s and (t.node, t.item) > (%(after_node)s, %(after_item)s)
     and t.node <= coalesce(%(node)s::text, '~')
-    and (%(status)s::text is null or %(status)s = {{status_of_task}}) and {{of_the_tenant}}
+    and (%(status)s::text is null or %(status)s = {{status_of_task}})
+    and (%(fingerprint)s::text is null
+        or t.status = 'failed' and t.error->>'fingerprint' = %(fingerprint)s) and {{of_the_tenant}}
 order by t.node, t.item limit %(limit)s;
 
 -- name: read_node_output
@@ -75,13 +77,14 @@ order by r.item;
 -- The failed items of a node, those that failed in the same way together: the largest groups first, each with the error
 -- of its first item.
 with alike as (
-    select count(*)::int as number, min(t.item) as first, (array_agg(t.item order by t.item))[1:3] as items
+    select count(*)::int as number, min(t.item) as first, (array_agg(t.item order by t.item))[1:3] as items,
+        min(t.finished_at) as first_at, max(t.finished_at) as last_at
     from tasks t
     where t.job_id = %(job)s and t.node = %(node)s and t.status = 'failed' and t.item >= 0 and {{of_the_tenant}}
     group by t.error->>'fingerprint' order by count(*) desc, min(t.item) limit %(limit)s
 )
 select a.number, a.items, t.error->>'code' as code, t.error->>'message' as message,
-    t.error->>'fingerprint' as fingerprint
+    t.error->>'fingerprint' as fingerprint, a.first_at, a.last_at
 from alike a
 join tasks t on t.job_id = %(job)s and t.node = %(node)s and t.item = a.first
 order by a.number desc, a.first;

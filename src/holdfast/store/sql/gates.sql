@@ -74,7 +74,8 @@ from mine m left join first_shut s on s.lane_id = m.lane_id
 group by m.node having bool_and(s.lane_id is not null);
 
 -- name: read_limits
--- All limits, with the numbers of running and waiting tasks of each. The queue is counted once, by lane.
+-- The limits of a tenant and of the queues, with the numbers of running and waiting tasks of the tenant; without a tenant
+-- all limits and all tasks. The queue is counted once, by lane.
 with load as materialized (
     select q.lane_id, count(*) filter (where q.state = 'leased') as running,
         count(*) filter (where q.state <> 'leased') as waiting
@@ -83,6 +84,7 @@ with load as materialized (
 under as (
     select g.gate, sum(o.running)::int as running, sum(o.waiting)::int as waiting
     from load o join lanes l on l.lane_id = o.lane_id cross join lateral unnest(gates_of(l)) as g (gate)
+    where l.tenant = coalesce(%(tenant)s, l.tenant)
     group by g.gate
 )
 select m.tenant, m.name, case when {{limit_is_paused}} then m.kept_concurrency else m.concurrency end as concurrency,
@@ -91,7 +93,17 @@ select m.tenant, m.name, case when {{limit_is_paused}} then m.kept_concurrency e
         select count(*)::int from jobs j where j.tenant = m.tenant and j.finished_at is null) end as open_jobs,
     m.changed_at, m.actor, case when {{limit_is_paused}} then m.paused_at end as paused_at, m.paused_by, m.pause_reason
 from limits m left join under u on u.gate = 'limit:' || m.tenant || ':' || m.name
+where %(tenant)s::text is null or m.tenant in ('', %(tenant)s)
 order by m.tenant, m.name;
+
+-- name: limit_values
+-- What a limit allows, locked until the commit.
+select jsonb_strip_nulls(jsonb_build_object(
+    'concurrency', case when {{limit_is_paused}} then m.kept_concurrency else m.concurrency end, 'rate', m.rate,
+    'burst', m.burst, 'backlog', m.backlog, 'set_by', m.actor,
+    'paused_by', case when {{limit_is_paused}} then m.paused_by end))::text as values
+from limits m where m.tenant = %(tenant)s and m.name = %(name)s
+for update;
 
 -- name: limit_is_paused
 -- Whether a limit `m` is that of a paused queue. A process of an older version that sets the limit ends the pause.

@@ -231,14 +231,14 @@ from gone g
 returning {{finding_columns}};
 
 -- name: find_repeated_failures
--- Failures of the same kind that happened often in one workflow within an hour.
+-- Failures of the same kind that happened often in one workflow of a tenant within an hour.
 select (array_agg(a.job_id::text))[1] as job_id, null::text as node, null::int as item, jsonb_build_object(
-    'workflow_id', j.workflow_id, 'fingerprint', a.error->>'fingerprint', 'failures', count(*),
+    'tenant', j.tenant, 'workflow_id', j.workflow_id, 'fingerprint', a.error->>'fingerprint', 'failures', count(*),
     'jobs', count(distinct a.job_id),
     'code', min(a.error->>'code'), 'message', min(a.error->>'message'))::text as seen
 from attempts a join jobs j on j.job_id = any(array[a.job_id])
 where a.finished_at > now() - interval '1 hour' and a.outcome = 'failed'
-group by j.workflow_id, a.error->>'fingerprint'
+group by j.tenant, j.workflow_id, a.error->>'fingerprint'
 having count(*) >= %(failures)s
 order by count(*) desc limit 20;
 
@@ -305,13 +305,15 @@ where not exists (
         and case when f.before ? 'fingerprint'
             then a.before->>'fingerprint' = f.before->>'fingerprint'
                 and a.before->>'workflow_id' = f.before->>'workflow_id'
+                and coalesce(a.before->>'tenant', f.before->>'tenant') = f.before->>'tenant'
             when f.before ? 'breaker' then a.before->>'breaker' = f.before->>'breaker'
             else a.job_id is not distinct from f.job_id and a.node is not distinct from f.node end)
 order by f.number
 returning {{finding_columns}};
 
 -- name: forget
--- Deletes processes an hour after their end, answers and plans after a day, and the janitor's own lines after a month. A
+-- Deletes processes an hour after their end, answers and plans after a day, the janitor's own lines after a month, and
+-- the audit and the statistics when their time is over. A
 -- process that still holds a lease or owns a job stays. One line reports what was deleted; there is none if nothing was.
 -- An owner may still have to carry out a plan that a signal names; the signal's job is then open, or about to be.
 with workers_gone as (
@@ -330,7 +332,7 @@ last_commits_gone as (
     delete from last_commits c using orchestrators_gone o where c.orchestrator_id = o.orchestrator_id
 ),
 answers_gone as (
-    delete from answers a where a.answered_at < now() - interval '1 day' returning 1
+    delete from answers a where {{answer_is_old}} returning 1
 ),
 plans_gone as (
     delete from plans p where {{plan_is_old}} returning 1
@@ -338,14 +340,21 @@ plans_gone as (
 lines_gone as (
     delete from janitor_actions a where a.at < now() - interval '30 days' returning 1
 ),
+audit_gone as (
+    delete from audit d where {{audit_is_old}} returning 1
+),
+stats_gone as (
+    delete from stats s where {{stats_are_old}} returning 1
+),
 counted as (
     select (select count(*) from workers_gone) as workers, (select count(*) from orchestrators_gone) as orchestrators,
         (select count(*) from answers_gone) as answers, (select count(*) from plans_gone) as plans,
-        (select count(*) from lines_gone) as janitor_actions
+        (select count(*) from lines_gone) as janitor_actions, (select count(*) from audit_gone) as audit,
+        (select count(*) from stats_gone) as stats
 )
 insert into janitor_actions (run, duty, action, reason, before)
 select %(run)s::uuid, %(duty)s, 'delete', 'rows that ended long ago', to_jsonb(c) from counted c
-where c.workers + c.orchestrators + c.answers + c.plans + c.janitor_actions > 0
+where c.workers + c.orchestrators + c.answers + c.plans + c.janitor_actions + c.audit + c.stats > 0
 returning {{finding_columns}};
 
 -- name: write_deletion
@@ -353,6 +362,18 @@ returning {{finding_columns}};
 insert into janitor_actions (run, duty, action, reason, before)
 values (%(run)s::uuid, %(duty)s, 'delete', %(reason)s, %(before)s::jsonb)
 returning {{finding_columns}};
+
+-- name: audit_is_old
+-- Whole days, so that the janitor has this to do once a day.
+d.at < date_trunc('day', now()) - make_interval(secs => 86400 * %(audit_days)s::float8);
+
+-- name: stats_are_old
+s.minute < date_trunc('day', now()) - make_interval(secs => 86400 * %(stats_days)s::float8);
+
+-- name: answer_is_old
+-- The answer to a request with a key stays: the request may be sent again.
+a.answered_at < now() - interval '1 day'
+    and not exists (select 1 from requests r where r.job_id = a.job_id and r.signal_id = a.signal_id);
 
 -- name: plan_is_old
 -- Nothing in its job's inbox may still name it.
@@ -365,13 +386,20 @@ from (
             select 1 from queue q where q.state = 'leased' and q.holder = w.worker_id)) as workers,
         (select count(*) from orchestrators o where o.ended_at < now() - interval '1 hour' and not exists (
             select 1 from jobs j where j.finished_at is null and j.owner = o.orchestrator_id)) as orchestrators,
-        (select count(*) from answers a where a.answered_at < now() - interval '1 day') as answers,
+        (select count(*) from answers a where {{answer_is_old}}) as answers,
         (select count(*) from plans p where {{plan_is_old}}) as plans,
-        (select count(*) from janitor_actions a where a.at < now() - interval '30 days') as janitor_actions
+        (select count(*) from janitor_actions a where a.at < now() - interval '30 days') as janitor_actions,
+        (select count(*) from audit d where {{audit_is_old}}) as audit,
+        (select count(*) from stats s where {{stats_are_old}}) as stats
 ) c
-where c.workers + c.orchestrators + c.answers + c.plans + c.janitor_actions > 0;
+where c.workers + c.orchestrators + c.answers + c.plans + c.janitor_actions + c.audit + c.stats > 0;
 
 -- name: read_janitor_actions
+-- A page of the log, newest first: all lines, or those about jobs of one tenant. `|| ''` keeps the planner from reading
+-- all jobs of the tenant.
 select a.run::text as run, a.duty, a.action, a.job_id::text as job_id, a.node, a.item, a.reason,
-    a.before::text as before, a.after::text as after, a.at
-from janitor_actions a order by a.action_id desc limit %(limit)s;
+    a.before::text as before, a.after::text as after, a.at, a.action_id
+from janitor_actions a
+where a.action_id < coalesce(%(before)s::bigint, 9223372036854775807) and (%(tenant)s::text is null or exists (
+    select 1 from jobs j where j.job_id = any(array[a.job_id]) and j.tenant || '' = %(tenant)s))
+order by a.action_id desc limit %(limit)s;

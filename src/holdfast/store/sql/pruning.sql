@@ -111,6 +111,9 @@ pins_gone as (
 external_ids_gone as (
     delete from external_ids e using locked l where e.job_id = any(array[l.job_id])
 ),
+requests_gone as (
+    delete from requests r using locked l where r.job_id = any(array[l.job_id])
+),
 answered as materialized (
     -- If an answer is locked, the janitor is deleting it.
     select a.signal_id from answers a where a.job_id in (select l.job_id from locked l) for update skip locked

@@ -127,6 +127,12 @@ cross join lateral jsonb_each_text(a.extra -> 'deliverables') as d
 where %(whole)s and a.job_id = %(job)s and jsonb_typeof(a.extra -> 'deliverables') = 'object' and t.status = 'completed'
 group by d.key order by d.key;
 
+-- name: load_job
+-- The last committed state of one job, for a person of its tenant.
+select {{JobRow from j}}, (select max(e.seq) from events e where e.job_id = j.job_id) as last_seq
+from jobs j
+where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant);
+
 -- name: read_events
 -- One page of a job's events, in order.
 select e.seq, e.job_id::text as job_id, e.event, e.node, e.item, e.attempt, e.at, e.data::text as data
@@ -166,22 +172,26 @@ where n.job_id = %(job)s and (%(nodes)s::text[] is null or n.node = any(%(nodes)
 
 -- name: live_orchestrators
 -- Only open jobs have an owner, and an index finds them, so that ended jobs are never read. Without `everyone`,
--- orchestrators for another job are left out, because they cannot advance this one.
+-- orchestrators for another job are left out, because they cannot advance this one. Of other tenants' jobs nothing is
+-- said.
 with owned as materialized (
     select j.owner, count(*) as jobs, min(j.job_id::text) as oldest, min(j.created_at) as created_at
-    from jobs j where j.finished_at is null group by j.owner
+    from jobs j where j.finished_at is null and j.tenant = coalesce(%(tenant)s, j.tenant) group by j.owner
 )
 select o.orchestrator_id, o.name, o.version, o.started_at,
     extract(epoch from o.lease_until - now())::float8 as lease_seconds, coalesce(h.jobs, 0) as jobs,
-    h.oldest as oldest_job, h.created_at as oldest_created_at, o.only_job::text as only_job
+    h.oldest as oldest_job, h.created_at as oldest_created_at, case when %(tenant)s::text is null or exists (
+        select 1 from jobs j where j.job_id = o.only_job and j.tenant = %(tenant)s) then o.only_job::text end as only_job
 from orchestrators o left join owned h on h.owner = o.orchestrator_id
 where o.ended_at is null and o.lease_until > now()
     and (%(everyone)s or o.only_job is null or o.only_job = %(job)s::uuid)
 order by o.orchestrator_id;
 
 -- name: live_workers
+-- The live workers, with the numbers of tasks of the tenant that they hold.
 with held as materialized (
-    select q.holder, count(*) as tasks from queue q where q.state = 'leased' group by q.holder
+    select q.holder, count(*) as tasks from queue q join lanes l on l.lane_id = q.lane_id
+    where q.state = 'leased' and l.tenant = coalesce(%(tenant)s, l.tenant) group by q.holder
 )
 select w.worker_id, w.name, w.version, w.queues, w.handlers, w.concurrency, coalesce(h.tasks, 0) as tasks,
     extract(epoch from w.lease_until - now())::float8 as lease_seconds, w.started_at, w.changed_files
@@ -196,7 +206,8 @@ select j.owner as owner_id, o.name as owner,
         when isfinite(o.lease_until) then o.lease_until else o.ended_at end as since,
     count(*) as jobs, min(j.job_id::text) as oldest_job
 from jobs j left join orchestrators o on o.orchestrator_id = j.owner
-where j.finished_at is null and (o.orchestrator_id is null or o.ended_at is not null or o.lease_until <= now())
+where j.finished_at is null and j.tenant = coalesce(%(tenant)s, j.tenant)
+    and (o.orchestrator_id is null or o.ended_at is not null or o.lease_until <= now())
 group by j.owner, o.orchestrator_id, o.name, o.lease_until, o.ended_at order by since;
 
 -- name: unserved_columns
@@ -209,7 +220,7 @@ l.queue, l.handler, count(*) as tasks, min(q.queued_at) as since,
 -- Queued tasks that no live worker can claim: no worker serves their queue, or none has their handler.
 select {{unserved_columns}}
 from queue q join lanes l on l.lane_id = q.lane_id
-where q.state <> 'leased' and not exists (
+where q.state <> 'leased' and l.tenant = coalesce(%(tenant)s, l.tenant) and not exists (
     select 1 from workers w
     where w.ended_at is null and w.lease_until > now() and l.handler = any(w.handlers)
         and (w.queues is null or l.queue = any(w.queues)))

@@ -62,7 +62,8 @@ create table workers (
 -- former owner finds another epoch. The stop columns describe a job that is stopping. deaths counts the orchestrators
 -- that died in cycles of the job. labels null: the job has none. recovered_at: when the present generation began; null
 -- for the first one. undo: who wants the job to be undone, which nodes that concerns, and whether it is over.
--- correlation_id, callback_url: what the caller calls the submission, and where it wants to be called back.
+-- correlation_id, callback_url: what the caller calls the submission, and where it wants to be called back. submitter: the
+-- identity that may cancel the job because it submitted it; null: it came without one.
 create table jobs (
     job_id uuid not null,
     tenant text not null default 'default',
@@ -100,6 +101,7 @@ create table jobs (
     undo jsonb,
     correlation_id text,
     callback_url text,
+    submitter text,
     primary key (job_id),
     constraint job_status_is_known
         check (status in ('pending', 'running', 'completed', 'partial', 'failed', 'cancelled')),
@@ -117,6 +119,8 @@ create unique index jobs_have_one_row_per_identity_and_run on jobs (tenant, iden
 create index jobs_in_whose_cycles_orchestrators_died on jobs (job_id) where deaths > 0;
 create index jobs_of_later_runs on jobs (tenant, identity) where run > 1;
 create index jobs_that_are_open on jobs (job_id) where finished_at is null;
+create index jobs_that_ended_with_an_error on jobs (tenant, finished_at desc)
+    where error is not null and finished_at is not null;
 
 -- The failed and partial jobs that a person has acknowledged. A later generation of the job is not acknowledged.
 create table acknowledgements (
@@ -361,7 +365,7 @@ create table inbox (
 create index inbox_of_people on inbox (id)
     where kind in ('cancel', 'pause', 'unpause', 'recover', 'recheck');
 
--- The answers of owners to signals of people, kept for a day.
+-- The answers of owners to signals of people, kept for a day; those to requests with a key, as long as their jobs.
 create table answers (
     signal_id bigint not null,
     job_id uuid not null,
@@ -370,6 +374,20 @@ create table answers (
     answered_at timestamptz not null default now(),
     remedy text,
     primary key (signal_id)
+);
+create index answers_by_job on answers (job_id);
+
+-- The requests of people that have a key, by job. A request that is sent again has the same signal. digest: what was
+-- asked for. tasks: how many tasks its plan had.
+create table requests (
+    job_id uuid not null,
+    key text not null,
+    digest text not null,
+    verb text not null,
+    tasks int,
+    signal_id bigint,
+    sent_at timestamptz not null default now(),
+    primary key (job_id, key)
 );
 
 -- Everything that happened to a job, in order. Readers follow one job by (job_id, seq), and all jobs by xid.
@@ -385,6 +403,8 @@ create table events (
     data jsonb,
     primary key (job_id, seq)
 );
+create index events_of_generations on events (job_id, seq)
+    where event in ('job_recovered', 'job_completed', 'job_partial', 'job_failed', 'job_cancelled');
 create index events_by_transaction on events (xid);
 
 -- The youngest transaction whose events pruning has deleted, by the identifier of the server: a copy on another server
@@ -491,6 +511,7 @@ create table artifacts (
     primary key (job_id, node, item, name)
 );
 create index artifacts_by_digest on artifacts (digest);
+create index artifacts_by_name on artifacts (job_id, name, node, item);
 
 -- The leader of each role that only one process may have.
 create table leaders (
@@ -643,4 +664,86 @@ create table sources (
     stored_at timestamptz not null default now(),
     primary key (tenant, definition_hash),
     constraint source_kind_is_known check (kind in ('yaml', 'json', 'python'))
+);
+
+-- Tenants that an administrator has made. A tenant needs no row: it exists by its jobs, too. queues: those that its
+-- workflows may name; null: any.
+create table tenants (
+    name text not null,
+    created_at timestamptz not null default now(),
+    created_by text not null,
+    queues text[],
+    primary key (name),
+    constraint tenants_have_a_name check (name not in ('', '*')),
+    constraint bound_tenants_have_a_queue check (cardinality(queues) > 0)
+);
+
+-- Browsers that are signed in. token_hash: SHA-256 of the cookie, which is stored nowhere. A session of a key ends with
+-- the key.
+create table sessions (
+    token_hash text not null,
+    name text not null,
+    tenant text not null,
+    roles text[] not null,
+    key_prefix text,
+    created_at timestamptz not null default clock_timestamp(),
+    expires_at timestamptz not null,
+    primary key (token_hash),
+    constraint sessions_have_a_role check (cardinality(roles) > 0)
+);
+create index sessions_by_end on sessions (expires_at);
+
+-- Codes with which a browser signs in once, for the holder of a key. A used one is gone.
+create table sign_in_codes (
+    code_hash text not null,
+    key_prefix text not null,
+    expires_at timestamptz not null,
+    primary key (code_hash)
+);
+
+-- Who changed what, when, from where and why: one row for each change that a person or a program has made. Rows of the
+-- whole installation have the tenant *. The rows outlive what they are about.
+create table audit (
+    audit_id bigint not null generated always as identity,
+    at timestamptz not null default now(),
+    tenant text not null,
+    actor text not null,
+    key_prefix text,
+    address text,
+    request_id text,
+    action text not null,
+    instance text,
+    before jsonb,
+    after jsonb,
+    reason text,
+    primary key (audit_id)
+);
+create index audit_by_tenant on audit (tenant, audit_id desc);
+create index audit_by_time on audit using brin (at);
+
+-- What happened in each minute, by tenant: the events of the minute, counted. The janitor counts each event once.
+create table stats (
+    tenant text not null,
+    minute timestamptz not null,
+    jobs_submitted int not null default 0,
+    jobs_completed int not null default 0,
+    jobs_partial int not null default 0,
+    jobs_failed int not null default 0,
+    jobs_cancelled int not null default 0,
+    tasks_completed int not null default 0,
+    tasks_failed int not null default 0,
+    tasks_skipped int not null default 0,
+    tasks_cancelled int not null default 0,
+    attempts_failed int not null default 0,
+    primary key (tenant, minute)
+);
+create index stats_by_time on stats using brin (minute);
+
+-- Which events are counted: those that this snapshot sees. Events from before this migration are not counted.
+create table stats_progress (
+    is_only_row boolean not null default true,
+    snapshot pg_snapshot not null,
+    counted_at timestamptz not null default now(),
+    primary key (is_only_row),
+    constraint there_is_one_row check (is_only_row)
 );

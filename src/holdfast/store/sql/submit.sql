@@ -72,6 +72,13 @@ registered as (
     where not exists (select 1 from current c where c.definition_hash = %(definition_hash)s)
     on conflict (tenant, definition_hash) do update set registered_at = excluded.registered_at
     returning r.registered_at
+),
+noted as (
+    insert into audit ({{audit_names}})
+    select %(tenant)s, {{audit_signature}}, 'workflow.register', %(workflow_id)s,
+        (select jsonb_build_object('definition_hash', c.definition_hash) from current c),
+        jsonb_build_object('definition_hash', %(definition_hash)s::text, 'version', %(version)s::text), null
+    from registered
 )
 select d.registered_at, true as is_new from registered d
 union all
@@ -79,12 +86,21 @@ select c.registered_at, false from current c where c.definition_hash = %(definit
 
 -- name: acknowledge
 -- The job cannot be pruned meanwhile. Its next generation is another one, so that a recovery ends the acknowledgement.
-insert into acknowledgements (job_id, generation, actor, reason)
-select j.job_id, j.generation, %(actor)s, %(reason)s from jobs j
-where j.job_id = %(job)s and j.tenant = %(tenant)s and j.status in ('failed', 'partial')
-for key share
-on conflict (job_id, generation) do update set actor = excluded.actor, reason = excluded.reason, at = now()
-returning actor, reason, at;
+with acknowledged as (
+    insert into acknowledgements (job_id, generation, actor, reason)
+    select j.job_id, j.generation, %(actor)s, %(reason)s from jobs j
+    where j.job_id = %(job)s and j.tenant = %(tenant)s and j.status in ('failed', 'partial')
+    for key share
+    on conflict (job_id, generation) do update set actor = excluded.actor, reason = excluded.reason, at = now()
+    returning job_id, generation, actor, reason, at
+),
+noted as (
+    insert into audit ({{audit_names}})
+    select %(tenant)s, {{audit_signature}}, 'job.acknowledge', k.job_id::text, null,
+        jsonb_build_object('generation', k.generation), nullif(k.reason, '')
+    from acknowledged k
+)
+select k.actor, k.reason, k.at from acknowledged k;
 
 -- name: take_backlog_turn
 -- Submissions of a tenant with a limited backlog run one after the other: each counts the jobs that earlier ones made.
@@ -106,9 +122,9 @@ with wanted as (
     select * from unnest(%(job_id)s::uuid[], %(tenant)s::text[], %(workflow_id)s::text[], %(version)s::text[],
         %(definition_hash)s::text[], %(identity)s::text[], %(body_hash)s::text[], %(inputs)s::jsonb[],
         %(priority)s::smallint[], %(force)s::boolean[], %(labels)s::jsonb[], %(defaults_mark)s::text[],
-        %(correlation_id)s::text[], %(callback_url)s::text[]) with ordinality
+        %(correlation_id)s::text[], %(callback_url)s::text[], %(submitter)s::text[]) with ordinality
         as w (job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority, force, labels,
-            defaults_mark, correlation_id, callback_url, place)
+            defaults_mark, correlation_id, callback_url, submitter, place)
 ),
 other_defaults as materialized (
     select t.tenant from (select distinct w.tenant, w.defaults_mark from wanted w) t
@@ -132,9 +148,9 @@ without_room as materialized (
 ),
 created as (
     insert into jobs (job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority, run,
-        previous, labels, correlation_id, callback_url)
+        previous, labels, correlation_id, callback_url, submitter)
     select w.job_id, w.tenant, w.workflow_id, w.version, w.definition_hash, w.identity, w.body_hash, w.inputs, w.priority,
-        coalesce(n.run, 0) + 1, n.job_id, w.labels, w.correlation_id, w.callback_url
+        coalesce(n.run, 0) + 1, n.job_id, w.labels, w.correlation_id, w.callback_url, w.submitter
     from wanted w
     left join lateral (
         select j.job_id, j.run, j.body_hash from jobs j
@@ -243,20 +259,40 @@ select pg_notify(%(channel)s, %(payload)s);
 -- name: send_signal
 -- The signal gets the present owner of the job; the sweep corrects it after a change. The job cannot be pruned
 -- meanwhile.
-insert into inbox (owner, job_id, kind, actor, reason, data)
-select coalesce(j.owner, 0), j.job_id, %(kind)s, %(actor)s, %(reason)s, %(data)s::jsonb
-from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant)
-for key share
-returning id, owner;
+with sent as (
+    insert into inbox (owner, job_id, kind, actor, reason, data)
+    select coalesce(j.owner, 0), j.job_id, %(kind)s, %(actor)s, %(reason)s, %(data)s::jsonb
+    from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant)
+    for key share
+    returning id, owner, job_id
+),
+noted as (
+    insert into audit ({{audit_names}})
+    select {{audit_of_signal}} from sent s join jobs j on j.job_id = any(array[s.job_id])
+)
+select s.id, s.owner from sent s;
+
+-- name: audit_of_signal
+-- The line about a signal `s` to a job `j`: how the job was, and what was asked.
+j.tenant, {{audit_signature}}, %(action)s::text, j.job_id::text,
+    jsonb_build_object('status', j.status, 'generation', j.generation),
+    coalesce(%(asked)s::jsonb, '{}') || jsonb_build_object('signal_id', s.id), nullif(%(reason)s::text, '');
 
 -- name: send_signals
 -- The same signal to many jobs that have not ended.
-insert into inbox (owner, job_id, kind, actor, reason)
-select coalesce(j.owner, 0), j.job_id, %(kind)s, %(actor)s, %(reason)s
-from jobs j
-where j.job_id = any(%(jobs)s::uuid[]) and j.finished_at is null and j.tenant = coalesce(%(tenant)s, j.tenant)
-for key share
-returning id, owner, job_id::text as job_id;
+with sent as (
+    insert into inbox (owner, job_id, kind, actor, reason, data)
+    select coalesce(j.owner, 0), j.job_id, %(kind)s, %(actor)s, %(reason)s, %(data)s::jsonb
+    from jobs j
+    where j.job_id = any(%(jobs)s::uuid[]) and j.finished_at is null and j.tenant = coalesce(%(tenant)s, j.tenant)
+    for key share
+    returning id, owner, job_id
+),
+noted as (
+    insert into audit ({{audit_names}})
+    select {{audit_of_signal}} from sent s join jobs j on j.job_id = any(array[s.job_id])
+)
+select s.id, s.owner, s.job_id::text as job_id from sent s;
 
 -- name: answers
 -- The answers so far to signals that were sent to many jobs.

@@ -1,0 +1,64 @@
+"""The part of `Client` about one job seen closely: maps, timelines, generations, single tasks, and files by name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+
+from holdfast.client_gates import Bound
+from holdfast.operations import artifacts, closely
+from holdfast.views.close import GenerationPage, ResultPage, TaskDetails, TaskMap, Timeline
+from holdfast.views.history import Artifact
+
+
+class Closely(Bound):
+    """One job seen closely."""
+
+    async def task_map(self, job_id: str, node: str) -> TaskMap:
+        """How all items of a node stand, in the order of their indexes."""
+        return await closely.task_map(self._scope, self._store, job_id, node)
+
+    async def timeline(
+        self,
+        job_id: str,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        buckets: int = closely.SHOWN_BUCKETS,
+    ) -> Timeline:
+        """When the nodes of a job ran, and when their tasks ended, in that many buckets of equal length."""
+        return await closely.timeline(self._scope, self._store, job_id, since=since, until=until, buckets=buckets)
+
+    async def generations(self, job_id: str, *, limit: int = 100, after: int | None = None) -> GenerationPage:
+        """One page of the generations of a job, the first one first; `after` is the cursor of the page before."""
+        return await closely.generations(self._scope, self._store, job_id, limit=limit, after=after)
+
+    async def task_details(self, job_id: str, node: str, *, index: int | None = None) -> TaskDetails:
+        """One task with all that it was given, did and made; without an index the node's own."""
+        return await closely.task_details(self._scope, self._store, job_id, node, index=index)
+
+    async def results_page(
+        self, job_id: str, node: str, *, status: str | None = None, limit: int = 100, after: int | None = None
+    ) -> ResultPage:
+        """One page of how the tasks of a node stand, each with its output; a page ends early if it is large."""
+        return await closely.results_page(
+            self._scope, self._store, job_id, node, status=status, limit=limit, after=after
+        )
+
+    async def artifact_page(
+        self, job_id: str, *, limit: int = 100, after: tuple[str, int, str] | None = None
+    ) -> tuple[list[Artifact], tuple[str, int, str] | None]:
+        """One page of the files of a job, and where the next one begins: behind a node, an item and a name."""
+        return await artifacts.artifact_page(self._scope, self._store, job_id, limit=limit, after=after)
+
+    async def find_artifact(
+        self, job_id: str, name: str, *, node: str | None = None, index: int | None = None
+    ) -> Artifact:
+        """The file of that name; index -1 is a node's own task. Refused if several tasks have published one."""
+        return await artifacts.find_artifact(self._scope, self._store, job_id, name, node=node, index=index)
+
+    def artifact_parts(
+        self, job_id: str, artifact: Artifact, *, first: int = 0, length: int | None = None
+    ) -> AsyncIterator[bytes]:
+        """The bytes of a file, or of a range of it. The last part of a whole file comes only if it is intact."""
+        return artifacts.artifact_parts(self._scope, self._store, job_id, artifact, first=first, length=length)

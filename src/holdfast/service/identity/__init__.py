@@ -1,0 +1,1 @@
+"""Who sends a request: keys, tokens and browser sessions; from where; and how often they may."""

@@ -1,0 +1,89 @@
+-- What a person of a tenant should look at now. Each statement gives causes: how many there are of each, since when, and
+-- an example. Nothing here writes.
+
+-- name: attention_columns
+-- A cause, by what it is about.
+cause, number, since, instance, workflow_id, text;
+
+-- name: attention_to_ended_jobs
+-- Failed and partial jobs that no person has acknowledged, by workflow and code: the newest ones.
+with newest as materialized (
+    select j.job_id, j.workflow_id, j.status, j.generation, j.finished_at, j.error
+    from jobs j
+    where j.tenant = %(tenant)s and j.error is not null and j.finished_at is not null
+    order by j.finished_at desc limit %(walk)s
+),
+found as (
+    select 'job_' || n.status as cause, count(*) as number, min(n.finished_at) as since,
+        (array_agg(n.job_id::text order by n.finished_at desc))[1] as instance, n.workflow_id, concat_ws(': ',
+            n.error ->> 'code', (array_agg(n.error ->> 'message' order by n.finished_at desc))[1]) as text
+    from newest n
+    where n.status in ('failed', 'partial') and not exists (
+        select 1 from acknowledgements k where k.job_id = any(array[n.job_id]) and k.generation = n.generation)
+    group by n.status, n.workflow_id, n.error ->> 'code'
+)
+select {{attention_columns}} from found order by number desc, since limit %(limit)s;
+
+-- name: attention_to_open_jobs
+-- Open jobs that are paused, held by a breaker, set aside, or without a live owner, by workflow and cause.
+with opened as materialized (
+    select j.job_id, j.workflow_id, j.holds, j.reason, j.created_at, j.owner from jobs j
+    where j.finished_at is null and j.tenant = %(tenant)s
+),
+single as (
+    select case h.hold ->> 'by' when 'pause' then 'job_paused' else 'job_held' end as cause, o.job_id, o.workflow_id,
+        to_timestamp((h.hold ->> 'since')::float8) as since, h.hold ->> 'name' as text
+    from opened o cross join lateral jsonb_array_elements(o.holds) as h (hold)
+    union all
+    select 'set_aside', o.job_id, o.workflow_id, o.created_at, o.reason
+    from opened o where starts_with(o.reason, 'orchestrator_error')
+    union all
+    select 'owner_gone', o.job_id, o.workflow_id,
+        case when a.orchestrator_id is null then o.created_at
+            when isfinite(a.lease_until) then a.lease_until else a.ended_at end, coalesce(a.name, '')
+    from opened o left join orchestrators a on a.orchestrator_id = o.owner
+    where (a.orchestrator_id is null and o.created_at < now() - make_interval(secs => %(patience)s))
+        or a.ended_at < now() - make_interval(secs => %(patience)s)
+        or a.lease_until between '-infinity'::timestamptz + interval '1 s' and now() - make_interval(secs => %(patience)s)
+),
+found as (
+    select s.cause, count(*) as number, min(s.since) as since,
+        (array_agg(s.job_id::text order by s.since))[1] as instance, s.workflow_id, s.text
+    from single s group by s.cause, s.workflow_id, s.text
+)
+select {{attention_columns}} from found order by number desc, since limit %(limit)s;
+
+-- name: attention_to_signals
+-- What people have asked of jobs, and no owner has answered yet. `|| ''` keeps the planner from reading all jobs of the
+-- tenant.
+with found as (
+    select 'unanswered' as cause, count(*) as number, min(i.sent_at) as since,
+        (array_agg(i.job_id::text order by i.id))[1] as instance, j.workflow_id, i.kind as text
+    from inbox i
+    cross join lateral (
+        select k.workflow_id from jobs k where k.job_id = i.job_id and k.tenant || '' = %(tenant)s offset 0
+    ) j
+    where i.kind = any({{asked_kinds}}) and i.sent_at < now() - make_interval(secs => %(patience)s)
+    group by j.workflow_id, i.kind
+)
+select {{attention_columns}} from found order by since limit %(limit)s;
+
+-- name: attention_to_alerts
+-- What the janitor could not repair within the last hour: of jobs of the tenant, and with `everything` of no job.
+with found as (
+    select 'janitor_alert' as cause, count(*) as number, min(a.at) as since, a.job_id::text as instance, j.workflow_id,
+        (array_agg(a.duty || ': ' || a.reason order by a.action_id desc))[1] as text
+    from janitor_actions a left join jobs j on j.job_id = any(array[a.job_id])
+    where a.at > now() - interval '1 hour' and a.action = 'alert'
+        and (j.tenant = %(tenant)s or (%(everything)s and a.job_id is null))
+    group by a.duty, a.job_id, j.workflow_id
+)
+select {{attention_columns}} from found order by since limit %(limit)s;
+
+-- name: paused_jobs
+-- The paused jobs of a tenant, by workflow: how many, since when, and by whom.
+select j.workflow_id, count(*) as jobs, to_timestamp(min((h.hold ->> 'since')::float8)) as since,
+    (array_agg(distinct h.hold ->> 'name'))[1:5] as by
+from jobs j cross join lateral jsonb_path_query_first(j.holds, '$[*] ? (@.by == "pause")') as h (hold)
+where j.finished_at is null and j.tenant = %(tenant)s and h.hold is not null
+group by j.workflow_id order by j.workflow_id;
