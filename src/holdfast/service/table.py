@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from starlette.convertors import StringConvertor, register_url_convertor
+
 from holdfast.errors import HoldfastError, InvalidInput, NotFound
 from holdfast.operations.identity import Permission
 
@@ -13,6 +15,22 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 BODY_LIMIT_BYTES = 8 << 20
 """How large a body may be, where a route does not say otherwise."""
+
+
+class _Anything(StringConvertor):
+    """A name at the end of a path, whatever it is: also with slashes and line breaks. It has at least one character."""
+
+    regex = "(?s:.+)"
+
+
+class _Name(StringConvertor):
+    """A name at the end of a path. It may have slashes, but not at its beginning."""
+
+    regex = "(?s:[^/].*)"
+
+
+register_url_convertor("anything", _Anything())
+register_url_convertor("name", _Name())
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import orjson
 from fastapi import Header, Path, Query, Response
-from starlette.convertors import StringConvertor, register_url_convertor
 
 from holdfast.errors import InvalidInput, PayloadUnavailable, Refused
 from holdfast.operations.data import OWN_TASK
@@ -20,14 +19,6 @@ from holdfast.service.routes.jobs import Cursor, Limit
 from holdfast.service.table import Media, Page, RouteTable
 from holdfast.views.history import Artifact
 
-
-class _FileName(StringConvertor):
-    """Whatever a handler may call a file: also slashes, and line breaks."""
-
-    regex = "(?s:.+)"
-
-
-register_url_convertor("filename", _FileName())
 table = RouteTable("tasks")
 
 
@@ -51,7 +42,7 @@ def _place(cursor: str | None) -> tuple[str, int, str] | None:
 
 
 @table.get(
-    "/jobs/{job_id}/artifacts/{name:filename}",
+    "/jobs/{job_id}/artifacts/{name:anything}",
     Permission.READ,
     answers=Media(BINARY, "The file."),
     also={206: "A range of the file."},

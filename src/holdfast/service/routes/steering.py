@@ -79,7 +79,7 @@ _breaker("close", "Close a breaker: the tasks behind it continue.")
 _breaker("reset", "Close a breaker, and let it forget the calls that it has counted.")
 
 
-@table.put("/limits/{name:path}", Permission.OPERATE, answers=gates.Limit, errors=(NotFound,))
+@table.put("/limits/{name:name}", Permission.OPERATE, answers=gates.Limit, errors=(NotFound,))
 async def set_limit(call: Call, name: LimitName, body: SetLimit) -> Response:
     """Set a limit, or a limit otherwise than its workflow does.
 
@@ -90,7 +90,7 @@ async def set_limit(call: Call, name: LimitName, body: SetLimit) -> Response:
     return call.answer(changed)
 
 
-@table.delete("/limits/{name:path}", Permission.OPERATE, answers=gates.Limit, errors=(Refused,))
+@table.delete("/limits/{name:name}", Permission.OPERATE, answers=gates.Limit, errors=(Refused,))
 async def drop_limit(call: Call, name: LimitName) -> Response:
     """Remove a limit that a person has set. The answer shows it as it was."""
     return call.answer(await call.client.drop_limit(name))
