@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from holdfast.client_closely import Closely
+from holdfast.client_details import Details
 from holdfast.client_gates import Bound, Gates
 from holdfast.client_identities import Identities
 from holdfast.client_oversight import Oversight
@@ -239,7 +239,7 @@ class _Data(Bound):
         await data.fetch_artifact(self._scope, self._store, job_id, artifact, target)
 
 
-class Client(_Reads, _Data, Closely, Gates, Identities, Oversight, Requests, Streams, Submissions, Workflows):
+class Client(_Reads, _Data, Details, Gates, Identities, Oversight, Requests, Streams, Submissions, Workflows):
     """An asynchronous client of one database, or of one service: `async with Client.connect(url) as client: …`."""
 
     @classmethod

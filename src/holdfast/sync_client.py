@@ -22,7 +22,7 @@ from holdfast.operations.submitting import Submission
 from holdfast.operations.verbs import ANSWER_SECONDS, Plan, VerbRequest, VerbResult
 from holdfast.private_loop import PrivateLoop
 from holdfast.store.records import NewJob, SignalAnswer
-from holdfast.sync_client_closely import SyncClosely
+from holdfast.sync_client_details import SyncDetails
 from holdfast.sync_client_gates import Face, SyncGates
 from holdfast.sync_client_identities import SyncIdentities
 from holdfast.sync_client_oversight import SyncOversight
@@ -226,7 +226,7 @@ class _Data(Face):
 class SyncClient(
     _Reads,
     _Data,
-    SyncClosely,
+    SyncDetails,
     SyncGates,
     SyncIdentities,
     SyncOversight,

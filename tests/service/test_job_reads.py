@@ -1,4 +1,4 @@
-"""One job seen closely over HTTP: maps, timelines, generations, single tasks, failures and results."""
+"""The details of one job over HTTP: maps, timelines, generations, single tasks, failures and results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from holdfast.errors import Permanent
 from holdfast.store.job_read_rows import RunRow
-from holdfast.views.close import merged_runs
+from holdfast.views.details import merged_runs
 from tests.conftest import eventually
 from tests.running import registry, running
 from tests.service.serving import API, Service, serving_http

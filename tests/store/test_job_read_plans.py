@@ -1,4 +1,4 @@
-"""Who looks closely at one job reads that job by an index, and no more of it than the answer has."""
+"""Who looks at the details of one job reads that job by an index, and no more of it than the answer has."""
 
 from __future__ import annotations
 

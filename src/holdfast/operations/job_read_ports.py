@@ -1,4 +1,4 @@
-"""What operations need from a store for people who look closely at one job. Never writes."""
+"""What operations need from a store for people who look at the details of one job. Never writes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.store.read_rows import AttemptView
 
 
 class JobReadStore(Protocol):
-    """Jobs of one tenant, closely. Item -1 is a node's own task."""
+    """The details of the jobs of one tenant. Item -1 is a node's own task."""
 
     async def task_runs(self, job_id: str, node: str) -> list[RunRow]:
         """How a node's items stand, and open ones in the queue, in one read."""

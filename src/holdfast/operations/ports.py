@@ -255,7 +255,7 @@ class OperationsStore(SubmissionStore, Protocol):
         ...
 
     def job_reads(self, tenant: str) -> JobReadStore:
-        """The jobs of a tenant, closely."""
+        """The details of the jobs of a tenant."""
         ...
 
     def definitions(self, tenant: str) -> DefinitionStore:

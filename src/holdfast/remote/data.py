@@ -13,13 +13,13 @@ from urllib.parse import quote
 import orjson
 
 from holdfast.errors import NotFound, PayloadUnavailable
-from holdfast.operations import closely
+from holdfast.operations import details
 from holdfast.operations.data import OWN_TASK
 from holdfast.operations.reading import LONGEST_PAGE
 from holdfast.remedies import Remedy
 from holdfast.remote.base import PAGE_LENGTH, Remote, path_of, query_of
-from holdfast.views.close import Generation, GenerationPage, ResultPage, TaskDetails, TaskMap, Timeline
 from holdfast.views.data import Checkpoint, DataValue, TaskResult
+from holdfast.views.details import Generation, GenerationPage, ResultPage, TaskDetails, TaskMap, Timeline
 from holdfast.views.history import Artifact
 from holdfast.views.jobs import Job
 
@@ -120,7 +120,7 @@ class RemoteData(Remote):
         *,
         since: datetime | None = None,
         until: datetime | None = None,
-        buckets: int = closely.SHOWN_BUCKETS,
+        buckets: int = details.SHOWN_BUCKETS,
     ) -> Timeline:
         path = path_of("jobs", job_id, "timeline")
         return await self._get(Timeline, path, since=since, until=until, buckets=buckets)

@@ -1,4 +1,4 @@
-"""What people see when they look closely at one job, as plain records: runs of statuses, times, generations, a task."""
+"""The details of one job as plain records: runs of statuses, times, generations, a task."""
 
 from __future__ import annotations
 

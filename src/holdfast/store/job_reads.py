@@ -1,4 +1,4 @@
-"""Reads of one job for people who look closely: maps, timelines, generations, single tasks, results and files.
+"""Reads of one job for people who look at its details: maps, timelines, generations, single tasks, results and files.
 
 What a job can have a hundred thousand of is read in pages, or is counted by the database.
 """

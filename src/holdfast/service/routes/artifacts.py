@@ -14,7 +14,7 @@ from holdfast.operations.data import OWN_TASK
 from holdfast.operations.identity import Permission
 from holdfast.service.call import Call, JobId
 from holdfast.service.downloads import BINARY, RangeUnsatisfiable, headers_of, streamed, unsatisfiable, wanted_range
-from holdfast.service.routes.closely import LAST_ITEM
+from holdfast.service.routes.details import LAST_ITEM
 from holdfast.service.routes.jobs import Cursor, Limit
 from holdfast.service.table import Media, Page, RouteTable
 from holdfast.views.history import Artifact

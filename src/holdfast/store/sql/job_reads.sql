@@ -1,4 +1,4 @@
--- Reads for people who look closely at one job: the map of a node, its timeline, its generations, one task. Nothing here
+-- Reads for people who look at the details of one job: the map of a node, its timeline, its generations, one task. Nothing here
 -- writes.
 
 -- name: task_runs

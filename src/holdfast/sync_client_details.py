@@ -1,18 +1,18 @@
-"""The part of `SyncClient` about one job seen closely: maps, timelines, generations, single tasks, files by name."""
+"""The part of `SyncClient` about the details of one job: maps, timelines, generations, single tasks, files by name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
 
-from holdfast.operations import closely
+from holdfast.operations import details
 from holdfast.sync_client_gates import Face
-from holdfast.views.close import GenerationPage, ResultPage, TaskDetails, TaskMap, Timeline
+from holdfast.views.details import GenerationPage, ResultPage, TaskDetails, TaskMap, Timeline
 from holdfast.views.history import Artifact
 
 
-class SyncClosely(Face):
-    """One job seen closely."""
+class SyncDetails(Face):
+    """The details of one job."""
 
     def task_map(self, job_id: str, node: str) -> TaskMap:
         """How all items of a node stand, in the order of their indexes."""
@@ -24,7 +24,7 @@ class SyncClosely(Face):
         *,
         since: datetime | None = None,
         until: datetime | None = None,
-        buckets: int = closely.SHOWN_BUCKETS,
+        buckets: int = details.SHOWN_BUCKETS,
     ) -> Timeline:
         """When the nodes of a job ran, and when their tasks ended, in that many buckets of equal length."""
         return self._loop.run(self._client.timeline(job_id, since=since, until=until, buckets=buckets))

@@ -1,4 +1,4 @@
-"""A job seen closely: the map of a node, the timeline, the generations, one task with all that it has."""
+"""The details of a job: the map of a node, the timeline, the generations, one task with all that it has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of `Client` about one job seen closely: maps, timelines, generations, single tasks, and files by name."""
+"""The part of `Client` about the details of one job: maps, timelines, generations, single tasks, and files by name."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 
 from holdfast.client_gates import Bound
-from holdfast.operations import artifacts, closely
-from holdfast.views.close import GenerationPage, ResultPage, TaskDetails, TaskMap, Timeline
+from holdfast.operations import artifacts, details
+from holdfast.views.details import GenerationPage, ResultPage, TaskDetails, TaskMap, Timeline
 from holdfast.views.history import Artifact
 
 
-class Closely(Bound):
-    """One job seen closely."""
+class Details(Bound):
+    """The details of one job."""
 
     async def task_map(self, job_id: str, node: str) -> TaskMap:
         """How all items of a node stand, in the order of their indexes."""
-        return await closely.task_map(self._scope, self._store, job_id, node)
+        return await details.task_map(self._scope, self._store, job_id, node)
 
     async def timeline(
         self,
@@ -24,24 +24,24 @@ class Closely(Bound):
         *,
         since: datetime | None = None,
         until: datetime | None = None,
-        buckets: int = closely.SHOWN_BUCKETS,
+        buckets: int = details.SHOWN_BUCKETS,
     ) -> Timeline:
         """When the nodes of a job ran, and when their tasks ended, in that many buckets of equal length."""
-        return await closely.timeline(self._scope, self._store, job_id, since=since, until=until, buckets=buckets)
+        return await details.timeline(self._scope, self._store, job_id, since=since, until=until, buckets=buckets)
 
     async def generations(self, job_id: str, *, limit: int = 100, after: int | None = None) -> GenerationPage:
         """One page of the generations of a job, the first one first; `after` is the cursor of the page before."""
-        return await closely.generations(self._scope, self._store, job_id, limit=limit, after=after)
+        return await details.generations(self._scope, self._store, job_id, limit=limit, after=after)
 
     async def task_details(self, job_id: str, node: str, *, index: int | None = None) -> TaskDetails:
         """One task with all that it was given, did and made; without an index the node's own."""
-        return await closely.task_details(self._scope, self._store, job_id, node, index=index)
+        return await details.task_details(self._scope, self._store, job_id, node, index=index)
 
     async def results_page(
         self, job_id: str, node: str, *, status: str | None = None, limit: int = 100, after: int | None = None
     ) -> ResultPage:
         """One page of how the tasks of a node stand, each with its output; a page ends early if it is large."""
-        return await closely.results_page(
+        return await details.results_page(
             self._scope, self._store, job_id, node, status=status, limit=limit, after=after
         )
 

@@ -1,4 +1,4 @@
-"""One job seen closely: the map of a node, the timeline, the generations, one task, and results page by page."""
+"""The details of one job: the map of a node, the timeline, the generations, one task, and results page by page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from holdfast.operations.scope import Scope
 from holdfast.store.job_read_rows import WholeTaskRow
 from holdfast.store.output_rows import RunningPart
 from holdfast.store.read_rows import NodeView, Snapshot
-from holdfast.views.close import (
+from holdfast.views.data import result_view
+from holdfast.views.details import (
     GenerationPage,
     ResultPage,
     TaskDetails,
@@ -30,7 +31,6 @@ from holdfast.views.close import (
     merged_runs,
     timeline_view,
 )
-from holdfast.views.data import result_view
 from holdfast.views.history import Attempt, attempt_view, running_view
 from holdfast.views.jobs import job_view
 
@@ -110,18 +110,18 @@ async def task_details(
     scope: Scope, store: OperationsStore, job_id: str, node: str, *, index: int | None = None
 ) -> TaskDetails:
     """One task with all that it was given, did and made; without an index the node's own."""
-    reader, closely = store.reads(scope.tenant), store.job_reads(scope.tenant)
+    reader, looks = store.reads(scope.tenant), store.job_reads(scope.tenant)
     snapshot = await reader.snapshot(job_id, whole=False)
     known = find_node(snapshot, node)
     if index is not None:
         check_item(snapshot, known, index)
     item = OWN_TASK if index is None else index
-    row = await closely.task(job_id, known.name, item)
-    attempts = [attempt_view(one) for one in await closely.latest_attempts(job_id, known.name, item, SHOWN_ATTEMPTS)]
+    row = await looks.task(job_id, known.name, item)
+    attempts = [attempt_view(one) for one in await looks.latest_attempts(job_id, known.name, item, SHOWN_ATTEMPTS)]
     if row is not None and row.status == Status.RUNNING:
         parts = await store.output_reads(scope.tenant).running(job_id, known.name, item, {}, SHOWN_PARTS)
         attempts = [*_running(parts), *attempts]
-    checkpoints = await closely.latest_checkpoints(job_id, known.name, item, SHOWN_CHECKPOINTS)
+    checkpoints = await looks.latest_checkpoints(job_id, known.name, item, SHOWN_CHECKPOINTS)
     if index is None:
         has_output, output = await _node_output(scope, store, snapshot, known)
     else:
@@ -145,8 +145,8 @@ async def results_page(
     check_task_status(status)
     known = find_node(await store.reads(scope.tenant).snapshot(job_id, whole=False), node)
     behind = OWN_TASK - 1 if after is None else after
-    closely = store.job_reads(scope.tenant)
-    rows, has_more = await closely.results_page(job_id, known.name, status, behind, checked_limit(limit))
+    looks = store.job_reads(scope.tenant)
+    rows, has_more = await looks.results_page(job_id, known.name, status, behind, checked_limit(limit))
     page = tuple(result_view(job_id, known.name, row) for row in rows)
     return ResultPage(page, rows[-1].item if has_more else None)
 

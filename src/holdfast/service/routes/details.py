@@ -1,4 +1,4 @@
-"""One job seen closely: the map of a node, the timeline, the generations, one task, and results."""
+"""The details of one job: the map of a node, the timeline, the generations, one task, and results."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Annotated
 from fastapi import Path, Query, Response
 
 from holdfast.errors import PayloadUnavailable
-from holdfast.operations.closely import MOST_BUCKETS, SHOWN_BUCKETS
 from holdfast.operations.data import OWN_TASK
+from holdfast.operations.details import MOST_BUCKETS, SHOWN_BUCKETS
 from holdfast.operations.identity import Permission
 from holdfast.service.call import Call, JobId, NodeName
 from holdfast.service.routes.jobs import Limit
 from holdfast.service.table import Page, RouteTable
-from holdfast.views.close import Generation, TaskDetails, TaskMap, Timeline
 from holdfast.views.data import TaskResult
+from holdfast.views.details import Generation, TaskDetails, TaskMap, Timeline
 
 table = RouteTable("tasks")
 LAST_ITEM = 2**31 - 1
