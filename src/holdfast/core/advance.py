@@ -12,13 +12,14 @@ from typing import Any, assert_never
 from holdfast.core import fanning, holding, matching, rechecking, recovering, reporting, steering, stopping, undoing
 from holdfast.core.breaking import BreakerState
 from holdfast.core.effects import AnswerSignal, Effect
-from holdfast.core.events import END_OF_JOB, REQUEST_ID, BreakerMove, EventName, JanitorActed, JobEnded
+from holdfast.core.events import END_OF_JOB, BreakerMove, EventName, JanitorActed, JobEnded
 from holdfast.core.failing import Failure, failure
 from holdfast.core.kinds import is_border, kind_of
 from holdfast.core.outcome import counts, default_result, first_error, job_status, stops_the_job, was_cancelled
 from holdfast.core.plans import Refusal
 from holdfast.core.readiness import Verdict, decide
 from holdfast.core.signals import (
+    REQUEST_ID,
     BreakerChanged,
     BreakerSeen,
     CancelRequested,

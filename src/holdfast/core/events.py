@@ -52,8 +52,6 @@ class EventName(StrEnum):
     REPORT_REJECTED = "report_rejected"
 
 
-REQUEST_ID = "request_id"
-"""The key under which an event names the HTTP request that caused it."""
 JobEnd = Literal[EventName.JOB_COMPLETED, EventName.JOB_PARTIAL, EventName.JOB_FAILED, EventName.JOB_CANCELLED]
 BreakerMove = Literal[EventName.BREAKER_OPENED, EventName.BREAKER_CLOSED]
 NodeEnd = Literal[EventName.NODE_COMPLETED, EventName.NODE_FAILED, EventName.NODE_SKIPPED, EventName.NODE_CANCELLED]

@@ -12,6 +12,9 @@ from holdfast.core.failing import Failure
 if TYPE_CHECKING:
     from holdfast.core.plans import Correction
 
+REQUEST_ID = "request_id"
+"""The key under which a signal names the HTTP request that sent it, as do the events that it causes."""
+
 
 class Outcome(StrEnum):
     """How an attempt ended, as the report says."""

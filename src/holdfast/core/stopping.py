@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from holdfast.core import undoing
 from holdfast.core.effects import WithdrawTasks
-from holdfast.core.events import REQUEST_ID, EventName, TasksEnded
+from holdfast.core.events import EventName, TasksEnded
 from holdfast.core.failing import Failure, failure
 from holdfast.core.fanning import items_withdrawn, job_timeout, ranges, settle_items
 from holdfast.core.outcome import counts
-from holdfast.core.signals import CancelRequested, TasksWithdrawn
+from holdfast.core.signals import REQUEST_ID, CancelRequested, TasksWithdrawn
 from holdfast.core.states import JOB_CANCELLED, JobState, NodeState, Status, Stop, StopCause, Trigger
 from holdfast.core.turn import Turn
 from holdfast.errors import Code

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.classifying import classify, failure_in
-from holdfast.core.events import REQUEST_ID
 from holdfast.core.failing import Failure, failure
 from holdfast.core.plans import Correction, Plan, Stale
 from holdfast.core.queueing import spec_of
 from holdfast.core.signals import (
+    REQUEST_ID,
     CancelRequested,
     InconsistencyFound,
     JobSubmitted,

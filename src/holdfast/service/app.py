@@ -24,7 +24,7 @@ from holdfast.service.openapi import complete
 from holdfast.service.protocol import Malformed
 from holdfast.service.routes.apps import add_apps
 from holdfast.service.routing import add_routes
-from holdfast.service.schemas import NAMED
+from holdfast.service.schemas import named_in
 from holdfast.service.state import ServiceState
 from holdfast.service.table import RouteTable
 from holdfast.version import __version__
@@ -92,7 +92,7 @@ def openapi_of(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         document = FastAPI.openapi(app)
         components = document.setdefault("components", {})
-        components.setdefault("schemas", {}).update(dict(sorted(NAMED.items())))
+        components.setdefault("schemas", {}).update(named_in(document["paths"]))
         for unused in ("HTTPValidationError", "ValidationError"):
             components["schemas"].pop(unused, None)
         components["securitySchemes"] = {

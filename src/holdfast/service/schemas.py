@@ -151,9 +151,26 @@ def reference(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-NAMED: dict[str, Schema] = {PROBLEM_NAME: PROBLEM}
-"""The schemas of all views that some route answers, by name."""
+_NAMED: dict[str, Schema] = {PROBLEM_NAME: PROBLEM}
+"""The schemas of all views that some route of some application answers, by name."""
 _OWNERS: dict[str, Any] = {}
+
+
+def named_in(part: Any) -> dict[str, Schema]:
+    """The named schemas to which a part of a document refers, and those to which they refer."""
+    found: dict[str, Schema] = {}
+    waiting = [part]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            name = str(one.get("$ref", "")).rpartition("/")[2]
+            if name in _NAMED and name not in found:
+                found[name] = _NAMED[name]
+                waiting.append(_NAMED[name])
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+    return dict(sorted(found.items()))
 
 
 def schema_of(kind: Any) -> Schema:
@@ -188,10 +205,10 @@ def _named(kind: Any) -> Schema:
     if _OWNERS.setdefault(name, kind) is not kind:
         name = f"{kind.__module__.rpartition('.')[2].title()}{name}"
         _OWNERS.setdefault(name, kind)
-    if name not in NAMED:
+    if name not in _NAMED:
         # First a place for it: a view may contain itself.
-        NAMED[name] = {}
-        NAMED[name].update(_object(kind))
+        _NAMED[name] = {}
+        _NAMED[name].update(_object(kind))
     return reference(name)
 
 

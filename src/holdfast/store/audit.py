@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from holdfast.core.events import REQUEST_ID
+from holdfast.core.signals import REQUEST_ID
 from holdfast.store.audit_rows import NOWHERE, AuditFilter, AuditRow, Origin
 from holdfast.store.columns import by_name, records
 from holdfast.store.connection import READING, Connection, answer_of

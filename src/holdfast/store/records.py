@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from holdfast.core.events import REQUEST_ID
 from holdfast.core.failing import Failure
-from holdfast.core.signals import EndedTask, TaskCounts, UnqueuedTask
+from holdfast.core.signals import REQUEST_ID, EndedTask, TaskCounts, UnqueuedTask
 from holdfast.define.gates import DEFAULT_TENANT
 from holdfast.define.source import DefinitionText
 from holdfast.remedies import Remedy
