@@ -100,6 +100,8 @@ class Definition:
     """No part of the definition: what it was read from, if it was read."""
     document: dict[str, Any] | None = field(default=None, compare=False, repr=False)
     """No part of it either: what was written, before every default was filled in; None if it was read from a store."""
+    _canonical: list[bytes] = field(default_factory=list, init=False, compare=False, repr=False)
+    """Its canonical form, once somebody has asked for it: many jobs of a definition ask."""
 
     def node(self, name: str) -> Node:
         for node in self.nodes:
@@ -147,7 +149,9 @@ class Definition:
         )
 
     def canonical_bytes(self) -> bytes:
-        return orjson.dumps(self.to_json(), option=orjson.OPT_SORT_KEYS)
+        if not self._canonical:
+            self._canonical.append(orjson.dumps(self.to_json(), option=orjson.OPT_SORT_KEYS))
+        return self._canonical[0]
 
     def hash(self) -> str:
         """The same for every spelling of the same workflow, whichever language it was written in."""

@@ -11,6 +11,8 @@ from typing import Any
 
 from holdfast.moments import moment
 
+_LEAVES = frozenset({str, int, float, bool, type(None)})
+"""Most values: they are JSON as they are."""
 HIDDEN: Mapping[str, Any] = {"json": None}
 """Metadata of a field that programs may use and JSON leaves out."""
 LOCAL: Mapping[str, Any] = {"json": None, "local": True}
@@ -28,6 +30,8 @@ def named(key: str) -> Mapping[str, Any]:
 
 def to_json(view: Any) -> Any:
     """What `json.dumps` takes: views become objects with their fields in order, times RFC 3339 texts in UTC."""
+    if type(view) in _LEAVES:
+        return view
     if is_dataclass(view) and not isinstance(view, type):
         answer = {}
         for name, key, metadata in _keys(type(view)):

@@ -22,6 +22,7 @@ from holdfast.errors import (
 from holdfast.operations.batches import SubmitRequest
 from holdfast.operations.identity import Permission
 from holdfast.operations.submitting import Submission
+from holdfast.service.answers import plain_response
 from holdfast.service.bodies import Batch, Submit
 from holdfast.service.call import Call, CallContext
 from holdfast.service.definitions import definition_from, definition_of
@@ -142,7 +143,8 @@ async def submit_batch(call: Call, body: Batch) -> Response:
     made = await call.client.submit_batch(list(requests.values())) if requests else []
     for number, outcome in zip(requests, made, strict=True):
         outcomes[number] = _refused(outcome) if isinstance(outcome, HoldfastError) else _made(call, outcome)
-    return call.items([outcomes[number] for number in range(len(body.jobs))])
+    answers = [outcomes[number] for number in range(len(body.jobs))]
+    return call.items(answers) if call.is_ours else plain_response({"items": answers, "next_cursor": None})
 
 
 def _request(given: dict[str, Any], place: str) -> SubmitRequest:
