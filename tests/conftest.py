@@ -120,14 +120,14 @@ def database_url(server_url: str, template_database: str, free_databases: list[s
 
 
 def _empty(connection: psycopg.Connection) -> None:
-    """End all other connections, delete every row, and drop the schemas of apps."""
+    """End all other connections, delete every row that no migration has made, and drop the schemas of apps."""
     connection.execute(
         "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
         " where datname = current_database() and pid <> pg_backend_pid()"
     )
     tables = connection.execute(
-        "select tablename from pg_tables where schemaname = 'holdfast' and tablename <> 'migrations'"
-        " order by tablename = 'workflows'"
+        "select tablename from pg_tables where schemaname = 'holdfast'"
+        " and tablename not in ('migrations', 'installation_secrets') order by tablename = 'workflows'"
     ).fetchall()
     with connection.transaction():
         connection.execute("drop schema if exists stac cascade")

@@ -164,6 +164,7 @@ def new_web_server(url: str, settings: Settings) -> tuple[WebServer, PostgresSto
         code_flow=code_flow,
         allow_bootstrap=settings.allow_bootstrap,
         open_installation=partial(_installation, url),
+        open_listener=lambda tell: Listener(url, {TASK: tell}),
     )
     server = WebServer(
         build_app(state, cors_origins=settings.cors_origins),
@@ -173,7 +174,7 @@ def new_web_server(url: str, settings: Settings) -> tuple[WebServer, PostgresSto
         grace_seconds=settings.grace_seconds,
         root_path=settings.root_path,
         trusted_proxies=settings.trusted_proxies,
-        on_stop=state.live.end,
+        on_stop=state.end,
     )
     return server, store
 

@@ -25,6 +25,7 @@ from holdfast.operations.looks import CorrectingLook, PlanningLook
 from holdfast.operations.oversight_ports import OversightStore
 from holdfast.operations.request_ports import RequestStore
 from holdfast.operations.stream_ports import StreamStore
+from holdfast.operations.work_ports import BoundWorkers
 from holdfast.sql_files import Migration
 from holdfast.store.audit_rows import Origin
 from holdfast.store.fleet import Fleet, OrchestratorView
@@ -277,6 +278,8 @@ class OperationsStore(SubmissionStore, Protocol):
     def identities(self, origin: Origin = ...) -> IdentityStore: ...
 
     def audit(self) -> AuditStore: ...
+
+    def bound_workers(self) -> BoundWorkers: ...
 
     def pruning(self) -> PruneStore: ...
 
