@@ -120,7 +120,7 @@ def _ask(url: str, outgoing: Outgoing) -> str | None:
     try:
         status = outgoing.get_status(url, PROBE_SECONDS)
     except (OSError, HTTPException) as error:
-        return f"{url}: {error or type(error).__name__}"
+        return f"{url}: {str(error) or type(error).__name__}"
     return None if 200 <= status < 300 else f"{url} answered {status}"
 
 
