@@ -68,6 +68,7 @@ def _worker_options(
         renew_seconds=settings.renew_seconds,
         poll_seconds=settings.poll_seconds,
         grace_seconds=settings.grace_seconds,
+        outgoing_allow=settings.outgoing_allow,
         database_url=url,
     )
 

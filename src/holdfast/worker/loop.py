@@ -12,6 +12,7 @@ from holdfast.define.registry import Registry
 from holdfast.errors import Unreachable
 from holdfast.log_events import EventLog, LastingTrouble
 from holdfast.meters import Meters
+from holdfast.outgoing import Outgoing
 from holdfast.pacing import CrowdingMonitor
 from holdfast.store.batch import Handover
 from holdfast.store.leases import in_lock_order
@@ -78,7 +79,7 @@ class Worker:
         self._leases = HeldLeases(self._reports, pulse, wake)
         self._own_lease = OwnLease(source, registry, options, pulse)
         self._jobs = KnownJobs(source, registry, self._leases)
-        self._probes = BreakerProbes(source, registry)
+        self._probes = BreakerProbes(source, registry, Outgoing(options.outgoing_allow))
         self._stream = OutputStream(output, self._own_lease, self._leases) if output is not None else None
         services = HandlerServices(
             self._own_lease.save_checkpoint,
