@@ -22,10 +22,10 @@ from holdfast.operations.gate_ports import GateStore
 from holdfast.operations.identity_ports import IdentityStore
 from holdfast.operations.job_read_ports import JobReadStore
 from holdfast.operations.looks import CorrectingLook, PlanningLook
-from holdfast.operations.oversight_ports import OversightStore
+from holdfast.operations.oversight_ports import FigureStore, OversightStore
 from holdfast.operations.request_ports import RequestStore
 from holdfast.operations.stream_ports import StreamStore
-from holdfast.operations.work_ports import BoundWorkers
+from holdfast.operations.work_ports import WorkStore
 from holdfast.sql_files import Migration
 from holdfast.store.audit_rows import Origin
 from holdfast.store.fleet import Fleet, OrchestratorView
@@ -179,7 +179,7 @@ class DefaultsStore(Protocol):
         ...
 
 
-class OperationsStore(SubmissionStore, Protocol):
+class OperationsStore(SubmissionStore, WorkStore, Protocol):
     """All that operations ask of a database whose schema is current."""
 
     @property
@@ -271,6 +271,8 @@ class OperationsStore(SubmissionStore, Protocol):
 
     def oversight(self, tenant: str | None) -> OversightStore: ...
 
+    def figures(self, tenant: str | None) -> FigureStore: ...
+
     def gates(self, origin: Origin = ...) -> GateStore: ...
 
     def defaults(self, origin: Origin = ...) -> DefaultsStore: ...
@@ -278,8 +280,6 @@ class OperationsStore(SubmissionStore, Protocol):
     def identities(self, origin: Origin = ...) -> IdentityStore: ...
 
     def audit(self) -> AuditStore: ...
-
-    def bound_workers(self) -> BoundWorkers: ...
 
     def pruning(self) -> PruneStore: ...
 

@@ -51,3 +51,9 @@ class BoundWorkers(Protocol):
     async def leave(self, worker: WorkerIdentity) -> None:
         """End the worker's lease, and give back all that it holds."""
         ...
+
+
+class WorkStore(Protocol):
+    """What operations about such workers ask of a database."""
+
+    def bound_workers(self) -> BoundWorkers: ...

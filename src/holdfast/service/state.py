@@ -9,8 +9,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from holdfast.errors import Unreachable
+from holdfast.meters import Meters
 from holdfast.operations.arrivals import Arrivals, OpenListener
 from holdfast.operations.identity import Identity
+from holdfast.operations.metrics import Figures, MetricsPage
 from holdfast.operations.ports import Installation, OperationsStore
 from holdfast.operations.working import WorkDesk
 from holdfast.service.identity.door import Door
@@ -41,6 +43,8 @@ class ServiceState:
     allow_bootstrap: bool = False
     open_installation: Callable[[], AbstractAsyncContextManager[Installation]] | None = None
     """Opens the database itself, for those who set it up."""
+    meters: Meters = field(default_factory=Meters)
+    """The counters of the process, which its services share."""
     code_flow: CodeFlow | None = field(default=None)
     """Signs browsers in at an identity provider, if there is one."""
     open_listener: OpenListener | None = None
@@ -61,6 +65,11 @@ class ServiceState:
         """Let requests that have no end of their own, or a late one, answer now."""
         self.live.end()
         self.desk.end()
+
+    @cached_property
+    def metrics(self) -> MetricsPage:
+        """What this process shows to a monitoring system."""
+        return MetricsPage(self.meters, Figures(self.store.figures))
 
     async def is_still_valid(self, identity: Identity) -> bool:
         """Whether the credential of a request that is still open holds. Cheap: ask each few seconds."""
