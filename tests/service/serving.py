@@ -47,6 +47,11 @@ class Service:
         desk: WorkDesk = self._server.app.state.service.desk
         return desk
 
+    @property
+    def connections(self) -> int:
+        """How many clients the server sees."""
+        return len(self._server._server.server_state.connections)
+
     def request_stop(self) -> None:
         self._server.request_stop()
 

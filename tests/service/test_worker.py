@@ -371,6 +371,11 @@ async def test_a_claim_whose_client_has_gone_takes_nothing(
 
     await eventually(lambda: waits(1))
     waiting.cancel()
+
+    async def is_cut() -> bool:
+        return service.connections == 0
+
+    await eventually(is_cut)
     await stage.enqueue(me, job_id)
 
     async def has_ended() -> bool:
