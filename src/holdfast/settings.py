@@ -85,6 +85,8 @@ class Settings(BaseModel):
     api: bool = True
     host: str = Field("127.0.0.1", min_length=1, max_length=253)
     port: int = Field(8321, ge=0, le=65_535)
+    metrics_host: str = Field("127.0.0.1", min_length=1, max_length=253)
+    metrics_port: int | None = Field(None, ge=0, le=65_535)
     public_url: str | None = Field(None, pattern=r"^https?://[^\s]+$")
     root_path: str = Field("", pattern=r"^(/[^\s/]+)*$")
     trusted_proxies: tuple[Annotated[str, AfterValidator(_network)], ...] = ()
