@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -147,8 +147,7 @@ def new_services(
 ) -> Services:
     """The services of this process: with a `registry` a worker, with `orchestrate` orchestrators and a janitor.
 
-    With a `store` of the caller all of them share its connections: fewer connections, less parallelism. With `only_job`
-    the orchestrators drive no other job.
+    With a `store` of the caller all share its connections. With `only_job` the orchestrators drive no other job.
     """
     switchboard = Switchboard()
     meters = Meters({*Code, *(registry.codes if registry is not None else ())})
@@ -191,8 +190,7 @@ def new_services(
             meters=meters,
         )
     listener = Listener(url, {SIGNAL: switchboard.wake_owners, TASK: lambda _: switchboard.tasks.set()})
-    closing = [opened.close for opened in stores.opened]
-    return Services(switchboard, listener, janitor, notifier, worker, closing, meters)
+    return Services(switchboard, listener, janitor, notifier, worker, stores.closing, meters)
 
 
 @asynccontextmanager
@@ -299,6 +297,11 @@ class _Stores:
         self.opened: list[PostgresStore] = []
         self._url, self._shared = url, shared
         self._meters = meters
+
+    @property
+    def closing(self) -> list[Callable[[], Awaitable[None]]]:
+        """What closes the stores that were opened here."""
+        return [opened.close for opened in self.opened]
 
     def open(self, name: str, lease_seconds: float) -> PostgresStore:
         if self._shared is not None:
