@@ -17,6 +17,7 @@ from holdfast.store.identities import PostgresIdentities
 from holdfast.store.janitor_store import PostgresJanitorStore
 from holdfast.store.job_reads import PostgresJobReads
 from holdfast.store.migrate import ensure_schema
+from holdfast.store.notify import PostgresNotify
 from holdfast.store.oversight import PostgresOversight
 from holdfast.store.ownership import PostgresOwnership
 from holdfast.store.payloads import Payloads
@@ -99,6 +100,9 @@ class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
     def bound_workers(self) -> PostgresBoundWorkers:
         """What workers over HTTP do at the database."""
         return PostgresBoundWorkers(self)
+
+    def notify(self) -> PostgresNotify:
+        return PostgresNotify(self)
 
     def janitor(self) -> PostgresJanitorStore:
         return PostgresJanitorStore(self)
