@@ -121,6 +121,7 @@ STATUSES = ("completed", "partial", "failed", "cancelled")
 KNOWN: dict[str, tuple[tuple[str, ...], ...]] = {
     "jobs_finished": tuple((status,) for status in STATUSES),
     "tasks_finished": (("completed", ""), ("failed", OTHER)),
+    "retries": (("failed", OTHER), ("lost", "")),
     "attempts": (("completed", ""), ("failed", OTHER)),
 }
 """Where counters begin with 0: otherwise a rate would leave out the first one."""
