@@ -229,6 +229,8 @@ def new_web_server(url: str, settings: Settings, meters: Meters | None = None) -
         meters=meters or Meters(Code),
         allow_bootstrap=settings.allow_bootstrap,
         open_installation=partial(_installation, url),
+        upload_limit_bytes=settings.upload_limit_bytes,
+        uploads=settings.home / "uploads",
         open_listener=lambda tell: Listener(url, {TASK: tell}),
     )
     state.meters.watch(store.connections.gauges)

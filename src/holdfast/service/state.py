@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.errors import Unreachable
@@ -40,6 +41,9 @@ class ServiceState:
     body_limit_bytes: int = 8 << 20
     body_seconds: float = 30.0
     bodies_bytes: int = BODIES_BYTES
+    upload_limit_bytes: int = 16 << 30
+    uploads: Path | None = None
+    """Where uploads lie until they are whole; None: where temporary files do."""
     allow_bootstrap: bool = False
     open_installation: Callable[[], AbstractAsyncContextManager[Installation]] | None = None
     """Opens the database itself, for those who set it up."""
