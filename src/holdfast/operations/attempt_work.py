@@ -87,7 +87,7 @@ class AttemptWork:
         worker = await self._known.worker(scope, worker_id)
         held = {
             token: facts.held
-            for token in {one.lease for one in (*progresses, *outputs)} | set(ended)
+            for token in {*(one.lease for one in progresses), *(one.lease for one in outputs), *ended}
             if (facts := await self._known.facts_for(worker, token)) is not None
         }
         try:
