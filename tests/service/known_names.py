@@ -46,7 +46,7 @@ MISSING = Things(
         "pause_id": "workflow:missing-workflow",
         "collection_id": "missing-collection",
         "prefix": "hf_00000000",
-        "payload/digest": "0" * 64,
+        "payload/sha256": "0" * 64,
     },
     query={
         "workflow": ["missing-workflow"],

@@ -17,8 +17,8 @@ MOST_HANDLERS = 10_000
 LONGEST_LEASE_SECONDS, LONGEST_WAIT_SECONDS = 120.0, 30.0
 LATEST_SECONDS = 4e9
 """Seconds since 1970 that are still a time."""
-_UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\z"
-_DIGEST = r"^[0-9a-f]{64}\z"
+_UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
+_DIGEST = r"^[0-9a-f]{64}$"
 
 Token = Annotated[str, Field(min_length=1, max_length=MOST_TOKEN_LENGTH)]
 WorkerId = Annotated[int, Field(ge=1, le=2**48)]

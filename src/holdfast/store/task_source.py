@@ -96,6 +96,9 @@ class PostgresTaskSource(PostgresSession):
             await self.notify_orchestrators()
         return released
 
+    async def end_claims(self, worker: WorkerIdentity, held: Sequence[Held]) -> None:
+        """No claim is under way here while the worker does something else."""
+
     async def save_progress(self, worker: WorkerIdentity, progress: Sequence[tuple[Held, bytes]]) -> None:
         """Show how far attempts have come; fenced like every write of a worker."""
         columns = held_columns([held for held, _ in progress])

@@ -28,14 +28,14 @@ LeaseHeader = Annotated[
         alias="Holdfast-Lease", description="The token of a lease that the worker holds.", max_length=MOST_TOKEN_LENGTH
     ),
 ]
-Digest = Annotated[str, Path(description="The sha256 of the object.", pattern=r"^[0-9a-f]{64}\z")]
+Digest = Annotated[str, Path(description="The sha256 of the object.", pattern=r"^[0-9a-f]{64}$")]
 
 
 @table.get("/worker/results/{node}", Permission.WORK, answers=ListOf(work.ItemOutput), errors=(LeaseEnded,))
 async def read_results(
     call: Call,
     node: Annotated[str, Path(description="The name of a node that comes before.", max_length=200)],
-    lease: LeaseHeader,
+    lease: LeaseHeader = "",
     after: Annotated[int, Query(ge=-2, le=LAST, description="Only items behind this one; -2: from the first.")] = -2,
     until: Annotated[int, Query(ge=-2, le=LAST, description="Only items before this one.")] = LAST,
     limit: Annotated[int, Query(ge=1, le=1000, description="How many items at most.")] = 1000,
@@ -52,21 +52,21 @@ async def read_results(
 async def see_breaker(
     call: Call,
     name: Annotated[str, Path(description="The name of a breaker.", max_length=200)],
-    lease: LeaseHeader,
+    lease: LeaseHeader = "",
 ) -> Response:
     """A breaker, for a handler that is about to call its dependency."""
     return call.answer(await call.state.desk.attempts.breaker(scope_of(call), lease, name))
 
 
 @table.get(
-    "/worker/payload/{digest}",
+    "/worker/payload/{sha256}",
     Permission.WORK,
     answers=Media(BINARY, "The bytes."),
     errors=(LeaseEnded, PayloadUnavailable),
 )
-async def fetch_payload(call: Call, digest: Digest, lease: LeaseHeader) -> Response:
+async def fetch_payload(call: Call, sha256: Digest, lease: LeaseHeader = "") -> Response:
     """A large value or a file of the lease's job. Compare its sha256: a damaged one is sent as it is."""
-    parts = await call.state.desk.attempts.open_object(scope_of(call), lease, digest)
+    parts = await call.state.desk.attempts.open_object(scope_of(call), lease, sha256)
     begun = await anext(parts, b"")
 
     async def content() -> AsyncIterator[bytes]:
@@ -78,14 +78,14 @@ async def fetch_payload(call: Call, digest: Digest, lease: LeaseHeader) -> Respo
 
 
 @table.put(
-    "/worker/payload/{digest}",
+    "/worker/payload/{sha256}",
     Permission.WORK,
     answers=work.StoredObject,
     reads_body=False,
     body_types=(BINARY,),
     errors=(LeaseEnded, PayloadRefused, PayloadUnavailable),
 )
-async def store_payload(call: Call, digest: Digest, lease: LeaseHeader) -> Response:
+async def store_payload(call: Call, sha256: Digest, lease: LeaseHeader = "") -> Response:
     """Store a large output or a file for the lease's job, before the report that names it.
 
     It may be as large as `HOLDFAST_UPLOAD_LIMIT_BYTES`, and can be sent again.
@@ -93,7 +93,7 @@ async def store_payload(call: Call, digest: Digest, lease: LeaseHeader) -> Respo
     stored = await call.state.desk.attempts.store_object(
         scope_of(call),
         lease,
-        digest,
+        sha256,
         _body(call),
         limit_bytes=call.state.upload_limit_bytes,
         folder=call.state.uploads,
