@@ -322,6 +322,8 @@ class JobState:
     scope: dict[str, Any] = field(default_factory=dict)
     matches: dict[str, Matches] = field(default_factory=dict)
     """By fan-out that is matched now: which task each item has. Can be made again from the rows at any time."""
+    traceparent: str | None = None
+    """The place in a trace from which the job was submitted; no decision needs it."""
     latest_at: float = 0.0
     """The latest time that the job's rows tell. The clock of the database may step back, a job's times never do."""
 

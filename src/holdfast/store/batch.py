@@ -107,6 +107,8 @@ class Batch:
     ended_tasks: dict[tuple[str, str], int] = field(default_factory=dict)
     retries: dict[tuple[str, str], int] = field(default_factory=dict)
     """What the cycle did, by outcome and code of the failure: for the counters of the process."""
+    traced: list[Emit] | None = None
+    """The events that end a single task; None: no trace needs them."""
 
     def add(self, effects: Iterable[Effect]) -> list[WithdrawTasks]:
         """Put effects into the batch; returns the withdrawals, which wait until the batch is written."""
@@ -159,7 +161,9 @@ class Batch:
                 if outcome in _SPENT:
                     _count(self.retries, outcome, event.data)
             elif event.event in _ENDS_OF_TASKS and (number := _tasks_in(event)):
-                _count(self.ended_tasks, _ENDS_OF_TASKS[event.event], event.data, number)
+                _count(self.ended_tasks, outcome_of(event), event.data, number)
+                if self.traced is not None and (event.item is not None or event.attempt is not None):
+                    self.traced.append(event)
 
 
 _RETRIES = frozenset({"task_retry_scheduled", "node_retry_scheduled"})
@@ -168,6 +172,11 @@ _SPENT = frozenset({"failed", "lost"})
 _ENDS_OF_TASKS = {
     f"{of}_{outcome}": outcome for of in ("task", "node") for outcome in ("completed", "failed", "skipped", "cancelled")
 }
+
+
+def outcome_of(event: Emit) -> str:
+    """How the tasks ended that an event ends."""
+    return _ENDS_OF_TASKS[event.event]
 
 
 def _tasks_in(event: Emit) -> int:

@@ -38,6 +38,7 @@ def job_state(row: JobRow, nodes: Iterable[NodeRow], program: Program, rules: Ru
         nodes={n.node: _node_state(n) for n in nodes},
         holds=[Hold(**hold) for hold in row.holds],
         undo=Undo.from_json(row.undo) if row.undo is not None else None,
+        traceparent=row.traceparent,
     )
 
 

@@ -50,6 +50,7 @@ class JobRow(NamedTuple):
     last_seq: int
     recovered_at: float | None = None
     undo: dict[str, Any] | None = None
+    traceparent: str | None = None
 
 
 class NodeRow(NamedTuple):
@@ -186,6 +187,9 @@ class JobFacts(NamedTuple):
     tenant: str = DEFAULT_TENANT
     correlation_id: str | None = None
     external_ids: dict[str, str] | None = None
+    traceparent: str | None = None
+    """The place in a trace from which the job was submitted."""
+    workflow_id: str = ""
 
 
 class Report(NamedTuple):
@@ -309,6 +313,8 @@ class NewJob(NamedTuple):
     """The identity that may cancel the job because it submitted it, if there is one."""
     defaults_mark: str | None = None
     """Which defaults these were. The store refuses the submission if they are others by now; None: any will do."""
+    traceparent: str | None = None
+    """The place in a trace from which it is submitted."""
 
     @property
     def pinned_hash(self) -> str:

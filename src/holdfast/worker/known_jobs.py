@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from holdfast import tracing
 from holdfast.define.contract import Contract, Contracts
 from holdfast.define.registry import Registry
 from holdfast.store.records import JobFacts, Lease
@@ -36,8 +37,12 @@ class KnownJobs:
         return self._contracts[self._facts[lease.job_id].definition_hash].of(lease.node, lease.item)
 
     async def learn(self, leases: Sequence[Lease]) -> None:
-        """Read what the tasks need: facts where the handler takes a context, contracts where the node has one."""
-        needed = {lease.job_id for lease in leases if lease.has_contract or lease.handler in self._with_context}
+        """Read what the tasks need: facts where the handler takes a context or traces are on, contracts where the node
+        has one."""
+        is_traced = tracing.is_on()
+        needed = {
+            lease.job_id for lease in leases if is_traced or lease.has_contract or lease.handler in self._with_context
+        }
         if needed:
             if len(self._facts.keys() | needed) > KNOWN_JOBS:
                 held = {key[0] for key in self._leases.by_key}
