@@ -65,6 +65,7 @@ def _worker_options(
         poll_seconds=settings.poll_seconds,
         grace_seconds=settings.grace_seconds,
         database_url=url,
+        secrets_dir=settings.secrets_dir,
     )
 
 

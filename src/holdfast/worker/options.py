@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +26,5 @@ class WorkerOptions:
     """How long running attempts may go on after the worker was asked to stop."""
     database_url: str | None = None
     """Passed to handlers that declare `database=True`."""
+    secrets_dir: Path | None = None
+    """Where files have the values of secrets."""
