@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING
 from holdfast.bootstrap import open_payloads
 from holdfast.core.states import Rules
 from holdfast.define.registry import Registry
+from holdfast.errors import Code
 from holdfast.janitor.retention import Keeping
 from holdfast.janitor.service import Janitor
+from holdfast.meters import Meters
+from holdfast.metrics_port import MetricsPort
+from holdfast.operations.metrics import Figures, MetricsPage, refuse_without_library
 from holdfast.orchestrator.loop import Orchestrator
 from holdfast.pacing import CrowdingMonitor
 from holdfast.services import Services, Switchboard
@@ -64,6 +68,7 @@ def _worker_options(
         renew_seconds=settings.renew_seconds,
         poll_seconds=settings.poll_seconds,
         grace_seconds=settings.grace_seconds,
+        outgoing_allow=settings.outgoing_allow,
         database_url=url,
         secrets_dir=settings.secrets_dir,
     )
@@ -79,13 +84,14 @@ def _rules(settings: Settings) -> Rules:
     )
 
 
-def new_janitor(store: PostgresStore, settings: Settings) -> Janitor:
+def new_janitor(store: PostgresStore, settings: Settings, meters: Meters | None = None) -> Janitor:
     return Janitor(
         store.janitor(),
         process_name(),
         lease_seconds=settings.owner_lease_seconds,
         retention_days=settings.retention_days,
         keeping=Keeping(settings.audit_days, settings.stats_days),
+        meters=meters,
     )
 
 
@@ -109,7 +115,8 @@ def new_services(
     the orchestrators drive no other job.
     """
     switchboard = Switchboard()
-    stores = _Stores(url, open_payloads(settings), store)
+    meters = Meters({*Code, *(registry.codes if registry is not None else ())})
+    stores = _Stores(url, open_payloads(settings), store, meters)
     janitor, worker = None, None
     if orchestrate:
         crowding = CrowdingMonitor()
@@ -124,13 +131,14 @@ def new_services(
                 poll_seconds=settings.poll_seconds,
                 crowding=crowding,
                 only_job=only_job,
+                meters=meters,
                 on_enqueued=switchboard.tasks.set,
                 on_overflow=lambda: switchboard.wake_owners(str(ANYBODY)),
                 on_finished=on_finished,
             )
             for number in range(1, orchestrators + 1)
         ]
-        janitor = new_janitor(stores.open("janitor", settings.owner_lease_seconds), settings)
+        janitor = new_janitor(stores.open("janitor", settings.owner_lease_seconds), settings, meters)
     if registry is not None:
         source = stores.open("worker", settings.lease_seconds)
         worker = Worker(
@@ -143,12 +151,31 @@ def new_services(
             shortcut=switchboard.hand_over if orchestrate else None,
             pulse=_new_pulse(url, settings) if pulse else None,
             output=source.output(),
+            meters=meters,
         )
     listener = Listener(url, {SIGNAL: switchboard.wake_owners, TASK: lambda _: switchboard.tasks.set()})
-    return Services(switchboard, listener, janitor, worker, [opened.close for opened in stores.opened])
+    return Services(switchboard, listener, janitor, worker, [opened.close for opened in stores.opened], meters)
 
 
-def new_web_server(url: str, settings: Settings) -> tuple[WebServer, PostgresStore]:
+@asynccontextmanager
+async def serving_metrics(
+    url: str, settings: Settings, meters: Meters, is_ready: Callable[[], bool] = lambda: True
+) -> AsyncIterator[MetricsPort | None]:
+    """The port of metrics, if the settings name one. Its reads have a connection of their own."""
+    if settings.metrics_port is None:
+        yield None
+        return
+    refuse_without_library()
+    store = PostgresStore(url, "holdfast metrics")
+    page = MetricsPage(meters, Figures(store.figures))
+    try:
+        async with MetricsPort(page, settings.metrics_host, settings.metrics_port, is_ready) as port:
+            yield port
+    finally:
+        await store.close()
+
+
+def new_web_server(url: str, settings: Settings, meters: Meters | None = None) -> tuple[WebServer, PostgresStore]:
     """The HTTP service on a store of its own, whose readers cannot starve the orchestrators of connections."""
     # Imported late: the service is an extra, and `worker` and `orchestrator` do without it.
     from holdfast.service.app import build_app
@@ -163,9 +190,11 @@ def new_web_server(url: str, settings: Settings) -> tuple[WebServer, PostgresSto
         door,
         settings.body_limit_bytes,
         code_flow=code_flow,
+        meters=meters or Meters(Code),
         allow_bootstrap=settings.allow_bootstrap,
         open_installation=partial(_installation, url),
     )
+    state.meters.watch(store.connections.gauges)
     server = WebServer(
         build_app(state, cors_origins=settings.cors_origins),
         settings.host,
@@ -227,13 +256,15 @@ async def _installation(url: str) -> AsyncIterator[PostgresInstallation]:
 class _Stores:
     """A store for each service, or one of the caller's for all of them."""
 
-    def __init__(self, url: str, payloads: Payloads, shared: PostgresStore | None) -> None:
+    def __init__(self, url: str, payloads: Payloads, shared: PostgresStore | None, meters: Meters) -> None:
         self.payloads = payloads
         self.opened: list[PostgresStore] = []
         self._url, self._shared = url, shared
+        self._meters = meters
 
     def open(self, name: str, lease_seconds: float) -> PostgresStore:
         if self._shared is not None:
             return self._shared
         self.opened.append(PostgresStore(self._url, f"holdfast {name}", lease_seconds, self.payloads))
+        self._meters.watch(self.opened[-1].connections.gauges)
         return self.opened[-1]

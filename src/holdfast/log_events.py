@@ -29,6 +29,7 @@ class Event(NamedTuple):
 
 _ATTEMPT = ("job", "node", "item", "attempt", "handler")
 _JOB = ("job", "workflow", "tenant")
+_REQUEST = ("request", "method", "path", "actor")
 
 EVENTS: dict[str, Event] = {
     # Attempts, by their worker
@@ -116,6 +117,17 @@ EVENTS: dict[str, Event] = {
         ("severity", "kind", "job", "node", "count", "since", "action", "item", "reason"),
     ),
     # The HTTP service
+    "request_answered": Event(
+        DEBUG,
+        "The service answered a request; a stream or a file, when it ended. `request`: its `X-Request-Id`.",
+        (*_REQUEST, "status", "duration_ms"),
+    ),
+    "request_failed": Event(
+        ERROR,
+        "An answer failed, or was cut because a file is damaged. With a traceback it is a bug.",
+        (*_REQUEST, "reason"),
+    ),
+    "streams_ended": Event(ERROR, "The streams of events ended by a bug; listeners come again.", ("reason",)),
     "app_left_out": Event(ERROR, "The routes of an app cannot be served; all others are.", ("app", "reason")),
     # The store
     "payload_unavailable": Event(WARNING, "A large value cannot be read or written now.", ("reason",)),

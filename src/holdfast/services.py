@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from holdfast.janitor.service import Janitor
+from holdfast.meters import Meters, Sample
 from holdfast.orchestrator.loop import Orchestrator
 from holdfast.store.batch import Handover
 from holdfast.store.records import ANYBODY, Lease
@@ -71,8 +72,11 @@ class Services:
         janitor: Janitor | None,
         worker: Worker | None,
         closing: Sequence[Callable[[], Awaitable[None]]],
+        meters: Meters,
     ) -> None:
         """At the end `closing` is called: what the services alone have used."""
+        self.meters = meters
+        meters.watch(self._gauges)
         self.orchestrators = switchboard.orchestrators
         self.worker = worker
         self._listener = listener
@@ -91,6 +95,22 @@ class Services:
     def tasks(self) -> int:
         """How many leases the worker here holds."""
         return self.worker.lease_count if self.worker is not None else 0
+
+    @property
+    def are_ready(self) -> bool:
+        """Whether other processes see all services here."""
+        orchestrating = all(orchestrator.orchestrator_id is not None for orchestrator in self.orchestrators)
+        return orchestrating and (self.worker is None or self.worker.is_registered)
+
+    def _gauges(self) -> list[Sample]:
+        samples = []
+        if self.orchestrators:
+            samples.append(Sample("jobs_owned", self.jobs))
+        if self._janitor is not None:
+            samples.append(Sample("janitor_leads", int(self._janitor.leads)))
+        if self.worker is not None:
+            samples += [Sample("slots", self.worker.slot_count), Sample("slots_busy", self.tasks)]
+        return samples
 
     async def start(self) -> None:
         _tune_garbage_collection()
@@ -113,8 +133,7 @@ class Services:
         """Wait until other processes see the services here. At most that long: the database may be out of reach."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not any(task.done() for task in self._running):
-            orchestrating = all(orchestrator.orchestrator_id is not None for orchestrator in self.orchestrators)
-            if orchestrating and (self.worker is None or self.worker.is_registered):
+            if self.are_ready:
                 return
             await asyncio.sleep(LOOK_SECONDS)
 

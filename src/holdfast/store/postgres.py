@@ -10,6 +10,7 @@ from holdfast.store.audit import PostgresAudit
 from holdfast.store.audit_rows import NOWHERE, Origin
 from holdfast.store.defaults import PostgresDefaults
 from holdfast.store.definitions import PostgresDefinitions
+from holdfast.store.figures import PostgresFigures
 from holdfast.store.gates import PostgresGates
 from holdfast.store.identities import PostgresIdentities
 from holdfast.store.janitor_store import PostgresJanitorStore
@@ -75,6 +76,9 @@ class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
 
     def oversight(self, tenant: str | None) -> PostgresOversight:
         return PostgresOversight(self.connections, tenant=tenant)
+
+    def figures(self, tenant: str | None) -> PostgresFigures:
+        return PostgresFigures(self.connections, tenant=tenant)
 
     def gates(self, origin: Origin = NOWHERE) -> PostgresGates:
         return PostgresGates(self, origin)
