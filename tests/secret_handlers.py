@@ -48,7 +48,7 @@ def betray(token: str, header: str, ctx: Context) -> Any:
     ctx.checkpoint("half", {"forms": every_form(token), token: 1})
     return Result(
         {"forms": every_form(token), token: [{"deep": token}], "padding": "x" * 100_000},
-        warnings=[f"careful with {token}"],
+        warnings=(f"careful with {token}",),
         deliverables={"place": f"s3://bucket/{token}"},
     )
 

@@ -23,7 +23,7 @@ VALUE_BYTES = 64 * 1024
 REMEMBERED_SECONDS = 60.0
 """How long the answer of a provider is used: a fan-out must not ask it for every item."""
 MOST_REMEMBERED = 1000
-# Other names could not be told apart in a variable, or are none there: ACME stands for acme alone.
+# Two other names could stand for the same variable: ACME stands for acme alone.
 _IN_VARIABLES = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*\Z")
 
 Provider = Callable[[str, str], str | None]
@@ -116,7 +116,7 @@ def providers() -> list[tuple[str, Provider]]:
 
 
 def _variables(tenant: str, name: str) -> list[str]:
-    """The names of the variables that may have it; the last one is the one that people are told."""
+    """The names of the variables that may have it; messages name the last one."""
     prefixed = [f"{SECRET}{tenant}__{name}", f"{SECRET}{tenant.upper()}__{name}"] if _IN_VARIABLES.match(tenant) else []
     return [*prefixed, f"{SECRET}{name}"] if tenant == DEFAULT_TENANT else prefixed
 
