@@ -1,10 +1,11 @@
-"""The composition root of services: from settings to the orchestrators, the janitor and the worker of a process."""
+"""The composition root of services: from settings to the orchestrators, janitor, notifier and worker of a process."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,13 +18,17 @@ from holdfast.janitor.retention import Keeping
 from holdfast.janitor.service import Janitor
 from holdfast.meters import Meters
 from holdfast.metrics_port import MetricsPort
+from holdfast.notify.deciding import Ending
+from holdfast.notify.service import Channel, Notifier
 from holdfast.operations.metrics import Figures, MetricsPage, refuse_without_library
 from holdfast.orchestrator.loop import Orchestrator
+from holdfast.outgoing import Outgoing
 from holdfast.pacing import CrowdingMonitor
 from holdfast.services import Services, Switchboard
 from holdfast.settings import Settings
 from holdfast.store.installation import PostgresInstallation
 from holdfast.store.listener import SIGNAL, TASK, Listener
+from holdfast.store.notify_rows import ClaimedDelivery
 from holdfast.store.payloads import Payloads
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import ANYBODY
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
     from holdfast.service.identity.door import Door
     from holdfast.service.server import WebServer
 
+NOTIFY_POLL_SECONDS = 1.0
 ORCHESTRATORS_PER_PROCESS = 2
 """While one waits for its commit the other decides."""
 
@@ -95,6 +101,37 @@ def new_janitor(store: PostgresStore, settings: Settings, meters: Meters | None 
     )
 
 
+def new_notifier(store: PostgresStore, settings: Settings) -> Notifier:
+    return Notifier(store.notify(), _channels(settings), poll_seconds=min(settings.poll_seconds, NOTIFY_POLL_SECONDS))
+
+
+def _channels(settings: Settings) -> dict[str, Channel]:
+    """The ways to receivers that this process has: the library for HTTP is an extra."""
+
+    def http() -> Channel:
+        from holdfast.notify.http_sender import HttpSender
+
+        return HttpSender(Outgoing(settings.outgoing_allow), settings.public_url)
+
+    if importlib.util.find_spec("httpcore2") is None:
+        return {}
+    sender = _Late(http)
+    return {"webhook": sender, "callback": sender}
+
+
+class _Late:
+    """A channel whose library, which takes a while, is imported when there is something to send."""
+
+    def __init__(self, make: Callable[[], Channel]) -> None:
+        self._make = make
+        self._channel: Channel | None = None
+
+    async def send(self, delivery: ClaimedDelivery) -> Ending:
+        if self._channel is None:
+            self._channel = self._make()
+        return await self._channel.send(delivery)
+
+
 def new_services(
     url: str,
     settings: Settings,
@@ -111,13 +148,12 @@ def new_services(
 ) -> Services:
     """The services of this process: with a `registry` a worker, with `orchestrate` orchestrators and a janitor.
 
-    With a `store` of the caller all of them share its connections: fewer connections, less parallelism. With `only_job`
-    the orchestrators drive no other job.
+    With a `store` of the caller all share its connections. With `only_job` the orchestrators drive no other job.
     """
     switchboard = Switchboard()
     meters = Meters({*Code, *(registry.codes if registry is not None else ())})
     stores = _Stores(url, open_payloads(settings), store, meters)
-    janitor, worker = None, None
+    janitor, notifier, worker = None, None, None
     if orchestrate:
         crowding = CrowdingMonitor()
         switchboard.orchestrators += [
@@ -139,6 +175,7 @@ def new_services(
             for number in range(1, orchestrators + 1)
         ]
         janitor = new_janitor(stores.open("janitor", settings.owner_lease_seconds), settings, meters)
+        notifier = new_notifier(stores.open("notifier", settings.owner_lease_seconds), settings)
     if registry is not None:
         source = stores.open("worker", settings.lease_seconds)
         worker = Worker(
@@ -154,7 +191,7 @@ def new_services(
             meters=meters,
         )
     listener = Listener(url, {SIGNAL: switchboard.wake_owners, TASK: lambda _: switchboard.tasks.set()})
-    return Services(switchboard, listener, janitor, worker, [opened.close for opened in stores.opened], meters)
+    return Services(switchboard, listener, janitor, notifier, worker, stores.closing, meters)
 
 
 @asynccontextmanager
@@ -261,6 +298,11 @@ class _Stores:
         self.opened: list[PostgresStore] = []
         self._url, self._shared = url, shared
         self._meters = meters
+
+    @property
+    def closing(self) -> list[Callable[[], Awaitable[None]]]:
+        """What closes the stores that were opened here."""
+        return [opened.close for opened in self.opened]
 
     def open(self, name: str, lease_seconds: float) -> PostgresStore:
         if self._shared is not None:

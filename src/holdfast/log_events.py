@@ -106,6 +106,27 @@ EVENTS: dict[str, Event] = {
         ("job", "seconds", "reason"),
     ),
     "clock_stepped_back": Event(WARNING, "The clock of the database went back.", ("seconds",)),
+    # Notifications
+    "delivery_failed": Event(
+        WARNING,
+        "A receiver did not take a delivery, which is tried again.",
+        ("delivery", "tenant", "receiver", "job", "count", "seconds", "reason"),
+    ),
+    "delivery_dead": Event(
+        ERROR,
+        "A delivery is given up. A person can send it again.",
+        ("delivery", "tenant", "receiver", "job", "count", "reason"),
+    ),
+    "webhook_disabled": Event(
+        ERROR, "Nothing is sent to the webhook until a person enables it.", ("tenant", "receiver", "reason")
+    ),
+    "notifier_retreats": Event(
+        WARNING,
+        "A process that delivers cannot use the database and tries again. `count`: how often since the last line.",
+        ("reason", "count"),
+    ),
+    "notifier_recovered": Event(WARNING, "The process can use the database again.", ("count", "duration_ms")),
+    "notifier_failed": Event(ERROR, "A delivery or a look for deliveries failed: a bug.", ("seconds", "delivery")),
     # The janitor
     "janitor_retreats": Event(WARNING, "The janitor cannot use the database and tries again.", ("reason",)),
     "janitor_failed": Event(ERROR, "A pass of the janitor failed: a bug.", ("seconds",)),

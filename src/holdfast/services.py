@@ -1,5 +1,5 @@
-"""The services of one process, woken by each other and by the database: orchestrators with a janitor, a worker, or
-both."""
+"""The services of one process, woken by each other and by the database: orchestrators with a janitor and a notifier, a
+worker, or both."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Protocol
 
 from holdfast.janitor.service import Janitor
 from holdfast.meters import Meters, Sample
+from holdfast.notify.service import Notifier
 from holdfast.orchestrator.loop import Orchestrator
 from holdfast.store.batch import Handover
 from holdfast.store.records import ANYBODY, Lease
@@ -63,13 +64,14 @@ class Switchboard:
 
 
 class Services:
-    """Orchestrators, a janitor and a worker, as far as there are any. The worker ends before the orchestrators."""
+    """Orchestrators, a janitor, a notifier and a worker, as far as there are any. The worker ends first."""
 
     def __init__(
         self,
         switchboard: Switchboard,
         listener: Listener,
         janitor: Janitor | None,
+        notifier: Notifier | None,
         worker: Worker | None,
         closing: Sequence[Callable[[], Awaitable[None]]],
         meters: Meters,
@@ -81,6 +83,7 @@ class Services:
         self.worker = worker
         self._listener = listener
         self._janitor = janitor
+        self._notifier = notifier
         self._closing = closing
         self._stop_worker, self._stop_orchestrator = asyncio.Event(), asyncio.Event()
         self._orchestrating: list[asyncio.Task[None]] = []
@@ -122,6 +125,9 @@ class Services:
         if self._janitor is not None:
             cleaning = asyncio.create_task(self._janitor.run(self._stop_orchestrator), name="holdfast janitor")
             self._orchestrating.append(cleaning)
+        if self._notifier is not None:
+            sending = asyncio.create_task(self._notifier.run(self._stop_orchestrator), name="holdfast notifier")
+            self._orchestrating.append(sending)
         if self.worker is not None:
             self._working = asyncio.create_task(self.worker.run(self._stop_worker), name="holdfast worker")
 

@@ -16,6 +16,7 @@ from holdfast.store.identities import PostgresIdentities
 from holdfast.store.janitor_store import PostgresJanitorStore
 from holdfast.store.job_reads import PostgresJobReads
 from holdfast.store.migrate import ensure_schema
+from holdfast.store.notify import PostgresNotify
 from holdfast.store.oversight import PostgresOversight
 from holdfast.store.ownership import PostgresOwnership
 from holdfast.store.payloads import Payloads
@@ -94,6 +95,9 @@ class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
 
     def pruning(self) -> PostgresPruning:
         return PostgresPruning(self)
+
+    def notify(self) -> PostgresNotify:
+        return PostgresNotify(self)
 
     def janitor(self) -> PostgresJanitorStore:
         return PostgresJanitorStore(self)
