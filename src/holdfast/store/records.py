@@ -189,7 +189,6 @@ class JobFacts(NamedTuple):
     external_ids: dict[str, str] | None = None
     traceparent: str | None = None
     """The place in a trace from which the job was submitted."""
-    workflow_id: str = ""
 
 
 class Report(NamedTuple):

@@ -31,7 +31,6 @@ def begin_span(attempt: Attempt) -> None:
         task = job.of_task(lease.job_id, lease.node, lease.item, attempt.facts.generation)
         fields = {f"holdfast.{name}": value for name, value in attempt.log_fields().items()}
         fields["holdfast.job_id"] = fields.pop("holdfast.job")
-        fields["holdfast.workflow_id"] = attempt.facts.workflow_id
         attempt.span = tracing.attempting(task, fields)
 
 
