@@ -15,6 +15,7 @@ from holdfast.operations.metrics import Figures, MetricsPage
 from holdfast.operations.ports import Installation, OperationsStore
 from holdfast.service.identity.door import Door
 from holdfast.service.live import Live
+from holdfast.service.open_requests import OpenRequests
 
 if TYPE_CHECKING:
     from holdfast.service.identity.code_flow import CodeFlow
@@ -38,6 +39,8 @@ class ServiceState:
     body_limit_bytes: int = 8 << 20
     body_seconds: float = 30.0
     bodies_bytes: int = BODIES_BYTES
+    most_open_requests: int = 500
+    """How many streams and waiting verbs one tenant may have."""
     allow_bootstrap: bool = False
     open_installation: Callable[[], AbstractAsyncContextManager[Installation]] | None = None
     """Opens the database itself, for those who set it up."""
@@ -51,6 +54,11 @@ class ServiceState:
     def live(self) -> Live:
         """The streams of this process."""
         return Live(self.store)
+
+    @cached_property
+    def open_requests(self) -> OpenRequests:
+        """The requests of this process that stay open."""
+        return OpenRequests(self.most_open_requests)
 
     @cached_property
     def metrics(self) -> MetricsPage:
