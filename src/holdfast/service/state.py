@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import Unreachable
 from holdfast.meters import Meters
+from holdfast.operations.arrivals import Arrivals, OpenListener
 from holdfast.operations.identity import Identity
 from holdfast.operations.metrics import Figures, MetricsPage
 from holdfast.operations.ports import Installation, OperationsStore
+from holdfast.operations.working import WorkDesk
 from holdfast.service.identity.door import Door
 from holdfast.service.live import Live
 from holdfast.service.open_requests import OpenRequests
@@ -48,6 +50,8 @@ class ServiceState:
     """The counters of the process, which its services share."""
     code_flow: CodeFlow | None = field(default=None)
     """Signs browsers in at an identity provider, if there is one."""
+    open_listener: OpenListener | None = None
+    """Listens for work, for the claims that wait for it."""
     _held_bytes: int = 0
 
     @cached_property
@@ -59,6 +63,16 @@ class ServiceState:
     def open_requests(self) -> OpenRequests:
         """The requests of this process that stay open."""
         return OpenRequests(self.most_open_requests)
+
+    @cached_property
+    def desk(self) -> WorkDesk:
+        """Where workers over HTTP get their tasks."""
+        return WorkDesk(self.store.bound_workers(), Arrivals(self.open_listener))
+
+    def end(self) -> None:
+        """Let requests that have no end of their own, or a late one, answer now."""
+        self.live.end()
+        self.desk.end()
 
     @cached_property
     def metrics(self) -> MetricsPage:
