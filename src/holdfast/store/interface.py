@@ -207,6 +207,10 @@ class OwnerStore(Protocol):
         """Make breakers of a tenant known; one that exists keeps its state."""
         ...
 
+    async def subscriptions(self) -> dict[str, frozenset[str]]:
+        """Of which events the webhooks of each tenant want to be told; tenants without any are left out."""
+        ...
+
     async def open_gates(self) -> OpenedGates:
         """Let breakers be tried whose cooldown is over."""
         ...

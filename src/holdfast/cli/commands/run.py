@@ -20,6 +20,7 @@ from holdfast.cli.options import (
     Inputs,
     Json,
     Labels,
+    Notify,
     PlainCommand,
     Port,
     Priority,
@@ -84,6 +85,7 @@ def submit(
     correlation_id: CorrelationId = None,
     external_id: ExternalIds = [],  # noqa: B006
     callback_url: CallbackUrl = None,
+    notify: Notify = [],  # noqa: B006
     priority: Priority = 0,
     wait: Wait = False,
     resume: Annotated[
@@ -110,6 +112,7 @@ def submit(
         correlation_id=correlation_id,
         external_ids=external_id,
         callback_url=callback_url,
+        notify=notify,
         priority=priority,
         wait=wait,
         resume=resume,
