@@ -749,3 +749,26 @@ create table stats_progress (
     primary key (is_only_row),
     constraint there_is_one_row check (is_only_row)
 );
+
+-- What somebody is to be told of: an event of a job, or of many items of a node in one cycle of its owner, with the first
+-- of these items. The owner writes it in the commit that writes the events. rules: whom the rules of the job name; the
+-- webhooks of the tenant come on top. expanded_at: when its deliveries were made.
+create table outbox (
+    outbox_id bigint not null generated always as identity,
+    tenant text not null,
+    job_id uuid,
+    workflow_id text,
+    node text collate "C",
+    event text not null,
+    generation int,
+    seq int,
+    count int not null default 1,
+    items int[] not null default '{}',
+    data jsonb not null default '{}',
+    rules jsonb not null default '[]',
+    created_at timestamptz not null default now(),
+    expanded_at timestamptz,
+    primary key (outbox_id)
+);
+create index outbox_by_time on outbox using brin (created_at);
+create index outbox_to_expand on outbox (outbox_id) where expanded_at is null;
