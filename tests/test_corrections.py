@@ -215,3 +215,15 @@ async def test_one_task_runs_again_with_the_params_that_a_person_gives(database_
         assert given.value == {"size": 2, "limit": 3}
         plan = await engine.client.plan(job_id, asked(inputs={"limit": 4}, stale=Stale.RERUN))
         assert actions(plan)["stack"] == ("rerun", 2), "what a person gave stays"
+
+
+async def test_what_a_person_gave_a_task_stays_though_a_correction_runs_the_task_again(database_url: str) -> None:
+    work = Handlers()
+    async with running(database_url, work.registry) as engine:
+        job_id = (await engine.run(FLOW))["job_id"]
+        await corrected(engine, job_id, VerbRequest(Verb.CLEAR, "stack", (1,), params={"size": 7, "limit": 3}))
+        assert (await engine.client.params(job_id, "stack", index=1)).status == "failed"
+        for limit in (5, 6):
+            _, status = await corrected(engine, job_id, asked(inputs={"limit": limit}, stale=Stale.KEEP))
+            given = await engine.client.params(job_id, "stack", index=1)
+            assert (given.value, status["status"]) == ({"size": 7, "limit": 3}, "failed")

@@ -136,11 +136,15 @@ async def test_a_receiver_whom_two_rules_name_is_named_once(database_url: str) -
 
 async def test_webhooks_of_the_tenant_are_told_without_a_rule_and_only_of_what_they_want(database_url: str) -> None:
     async with client_of(database_url) as before:
-        for tenant, name, disabled in (("default", "pager", None), ("default", "old", "now()"), ("other", "o", None)):
+        for tenant, name, disabled in (
+            ("default", "pager", None),
+            ("default", "old", "now(), 'it was gone'"),
+            ("other", "o", None),
+        ):
             events = ["node_failed"] if name == "pager" else ["job_failed"]
             await before.query(
-                "insert into webhooks (tenant, name, url, events, disabled_at)"
-                f" values (%s, %s, 'https://x.example', %s, {disabled or 'null'})",
+                "insert into webhooks (tenant, name, url, events, secret, created_by, disabled_at, disabled_reason)"
+                f" values (%s, %s, 'https://x.example', %s, 's', 'someone', {disabled or 'null, null'})",
                 tenant, name, events,
             )  # fmt: skip
     async with running(database_url, HANDLERS) as engine:
@@ -153,7 +157,8 @@ async def test_a_webhook_that_is_added_is_told_within_seconds_without_a_restart(
     async with running(database_url, HANDLERS, owner_scan_seconds=0.1) as engine:
         await engine.finished(await engine.submit(ONE, key="before"))
         await engine.query(
-            "insert into webhooks (tenant, name, url, events) values ('default', 'w', 'https://x', '{job_failed}')"
+            "insert into webhooks (tenant, name, url, events, secret, created_by)"
+            " values ('default', 'w', 'https://x', '{job_failed}', 's', 'someone')"
         )
 
         async def is_told() -> bool:

@@ -115,7 +115,7 @@ class Mirror:
 
     def _outbox(self, old: dict[str, Any], new: dict[str, Any]) -> None:
         columns = new | {"event_count": new["count"]}
-        self.db.outbox.append(Notice(**{name: columns[name] for name in Notice._fields}))
+        self.db.outbox[new["job_id"]].append(Notice(**{name: columns[name] for name in Notice._fields}))
 
     def _answers(self, old: dict[str, Any], new: dict[str, Any]) -> None:
         self.db.answers[new["signal_id"]] = SignalAnswer(new["applied"], new["reason"], remedy_of(new["remedy"]))

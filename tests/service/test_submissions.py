@@ -23,6 +23,7 @@ MARKS = {
     "correlation_id": "order 4711",
     "external_ids": {"gateway": "g-1", "portal": "p/1"},
     "callback_url": "https://portal.example/done",
+    "notify": [{"on": ["job_failed", "node_failed"], "email": "ops@example.org"}],
 }
 
 
@@ -53,6 +54,25 @@ async def test_a_job_without_marks_has_no_keys_for_them(service: Service) -> Non
     assert not set(MARKS) & set((await client.get(f"{API}/jobs/{job_id}")).json())
 
 
+async def test_the_first_event_of_a_job_names_the_request_that_made_it(service: Service) -> None:
+    client = await service.as_role("submitter")
+    two = {"jobs": [{"definition": ECHO, "key": "1"}, {"definition": ECHO, "key": "2"}]}
+    batch = await client.post(f"{API}/jobs/batch", json=two, headers={"X-Request-Id": "of-two"})
+    made = {one["submission"]["job_id"]: "of-two" for one in batch.json()["items"]}
+    first, second = await asyncio.gather(
+        *(
+            client.post(f"{API}/jobs", json={"definition": ECHO, "key": name}, headers={"X-Request-Id": name})
+            for name in ("one", "other")
+        )
+    )
+    made |= {first.json()["job_id"]: "one", second.json()["job_id"]: "other"}
+    again = await client.post(f"{API}/jobs", json={"definition": ECHO, "key": "one"}, headers={"X-Request-Id": "late"})
+    assert again.json()["job_id"] == first.json()["job_id"]
+    for job_id, request_id in made.items():
+        (created,) = (await client.get(f"{API}/jobs/{job_id}/events")).json()["items"]
+        assert (created["event"], created["data"]["request_id"]) == ("job_created", request_id)
+
+
 @pytest.mark.parametrize(
     "mark",
     [
@@ -71,7 +91,12 @@ async def test_a_job_without_marks_has_no_keys_for_them(service: Service) -> Non
         {"callback_url": "http://[::1"},
         {"callback_url": "javascript:alert(1)"},
         {"callback_url": f"https://host/{'x' * 2000}"},
-        {"notify": []},
+        {"notify": [{"on": ["failed"]}]},
+        {"notify": [{"on": ["faild"], "webhook": "pager"}]},
+        {"notify": [{"on": [], "webhook": "pager"}]},
+        {"notify": [{"on": ["failed"], "email": "a@b\r\nBcc: c@d"}]},
+        {"notify": [{"on": ["failed"], "callback": "https://host/"}]},
+        {"notify": [{"on": ["failed"], "webhook": "pager"}] * 21},
     ],
 )
 async def test_a_bad_mark_is_refused_and_nothing_is_stored(service: Service, mark: dict[str, Any]) -> None:

@@ -304,7 +304,8 @@ class ModelCycle(Transaction):
         self.db.history.decided_at = self._opened_at
         for entry in log:
             apply_entry(self.db, self.me, entry)
-        self.db.outbox += copy.deepcopy(list(batch.notices.values()))
+        for notice in copy.deepcopy(list(batch.notices.values())):
+            self.db.outbox[notice.job_id].append(notice)
         self.db.history.passed_over += [i for i in self._asked if self._passed_over(i)]
         leases = lease_ready(self.db, handover, gated=False) if handover is not None else []
         mark = self.db.marks[self.me] = self.db.draw()

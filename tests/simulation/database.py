@@ -114,7 +114,7 @@ class Database:
         self.queue: dict[Key, dict[str, Any]] = {}
         self.inbox: dict[int, dict[str, Any]] = {}
         self.events: dict[str, list[Any]] = defaultdict(list)
-        self.outbox: list[Notice] = []
+        self.outbox: dict[str, list[Notice]] = defaultdict(list)
         self.subscriptions: dict[str, frozenset[str]] = {}
         self.answers: dict[int, SignalAnswer] = {}
         self.plans: dict[tuple[str, str], PlanRow] = {}

@@ -54,10 +54,9 @@ def check_notices(db: Database, job_id: str, rules: tuple[NotifyRule, ...]) -> N
             if told in wanted:
                 expected[str(told), node] += (data or {}).get("count", 1)
     found: Counter[tuple[str, str | None]] = Counter()
-    for notice in db.outbox:
-        if notice.job_id == job_id:
-            found[notice.event, notice.node] += notice.event_count
-            assert len(notice.items) <= min(MOST_ITEMS, notice.event_count), f"26: {notice} lists too many items"
-            named = {tuple(sorted(rule.receiver())) for rule in (*rules, *submitted) if notice.event in rule.on}
-            assert bool(named) == bool(notice.rules), f"26: {notice} does not name whom {job_id} wants to be told"
+    for notice in db.outbox[job_id]:
+        found[notice.event, notice.node] += notice.event_count
+        assert len(notice.items) <= min(MOST_ITEMS, notice.event_count), f"26: {notice} lists too many items"
+        named = {tuple(sorted(rule.receiver())) for rule in (*rules, *submitted) if notice.event in rule.on}
+        assert bool(named) == bool(notice.rules), f"26: {notice} does not name whom {job_id} wants to be told"
     assert found == expected, f"26: {job_id} has notices {found} for the events {expected}"

@@ -213,7 +213,10 @@ class PostgresBackstage:
 
     async def tell_of(self, tenant: str, events: Sequence[str]) -> None:
         await self._run(
-            b"insert into webhooks (tenant, name, url, events) values (%s, 'pager', 'https://x', %s)", tenant, [*events]
+            b"insert into webhooks (tenant, name, url, events, secret, created_by)"
+            b" values (%s, 'pager', 'https://x', %s, 's', 'someone')",
+            tenant,
+            [*events],
         )
 
     async def attempts(self, job_id: str) -> list[tuple[str, int, int, int, str, str]]:
@@ -301,7 +304,7 @@ class ModelBackstage:
         return [(event[0], event[1]) for event in self._db.events[job_id]]
 
     async def outbox(self, job_id: str) -> list[Notice]:
-        return sorted((row for row in self._db.outbox if row.job_id == job_id), key=lambda row: row.seq)
+        return sorted(self._db.outbox[job_id], key=lambda row: row.seq)
 
     async def tell_of(self, tenant: str, events: Sequence[str]) -> None:
         self._db.subscriptions[tenant] = frozenset(events)

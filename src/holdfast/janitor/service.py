@@ -29,6 +29,7 @@ from holdfast.janitor.rollup import Rollup
 from holdfast.janitor.stuck_tasks import StuckTasks
 from holdfast.janitor.unstarted_nodes import UnstartedNodes
 from holdfast.log_events import EventLog
+from holdfast.meters import Meters
 from holdfast.store.records import FIRST_JOB
 from holdfast.store.upkeep_rows import Finding
 
@@ -63,7 +64,9 @@ class Janitor:
         lease_seconds: float,
         retention_days: float | None = None,
         keeping: Keeping = Keeping(),  # noqa: B008
+        meters: Meters | None = None,
     ) -> None:
+        self._meters = meters or Meters()
         self._store = store
         self._holder = f"{name} {uuid.uuid4().hex[:8]}"
         self._lease_seconds = lease_seconds
@@ -139,4 +142,6 @@ class Janitor:
             return findings
         done = await duty.act(self._store, pass_id, findings)
         raise_alerts(done)
+        for finding in done:
+            self._meters.count("janitor_actions", finding.duty, finding.action)
         return done

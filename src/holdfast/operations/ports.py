@@ -22,7 +22,7 @@ from holdfast.operations.gate_ports import GateStore
 from holdfast.operations.identity_ports import IdentityStore
 from holdfast.operations.job_read_ports import JobReadStore
 from holdfast.operations.looks import CorrectingLook, PlanningLook
-from holdfast.operations.oversight_ports import OversightStore
+from holdfast.operations.oversight_ports import FigureStore, OversightStore
 from holdfast.operations.request_ports import RequestStore
 from holdfast.operations.stream_ports import StreamStore
 from holdfast.sql_files import Migration
@@ -269,6 +269,8 @@ class OperationsStore(SubmissionStore, Protocol):
     def streams(self) -> StreamStore: ...
 
     def oversight(self, tenant: str | None) -> OversightStore: ...
+
+    def figures(self, tenant: str | None) -> FigureStore: ...
 
     def gates(self, origin: Origin = ...) -> GateStore: ...
 

@@ -102,6 +102,7 @@ def new_job(
     marks: Marks = NO_MARKS,
     limit_bytes: int = LIMIT_BYTES,
     submitter: str | None = None,
+    request_id: str | None = None,
 ) -> NewJob:
     """A submission with its inputs checked, its defaults filled in and its identity computed."""
     checked = check_inputs(definition, inputs)
@@ -136,6 +137,7 @@ def new_job(
         notify=marks.rules,
         text=definition.text,
         submitter=submitter,
+        request_id=request_id,
     )
 
 
@@ -187,6 +189,7 @@ async def submit(
         marks=marks,
         limit_bytes=store.payload_limit_bytes,
         submitter=scope.submitter,
+        request_id=scope.origin.request_id,
     )
     (submission,) = await submit_many(store, [job])
     if refuse_changed and submission.definition_changed and not submission.is_open:

@@ -122,10 +122,11 @@ with wanted as (
     select * from unnest(%(job_id)s::uuid[], %(tenant)s::text[], %(workflow_id)s::text[], %(version)s::text[],
         %(definition_hash)s::text[], %(identity)s::text[], %(body_hash)s::text[], %(inputs)s::jsonb[],
         %(priority)s::smallint[], %(force)s::boolean[], %(labels)s::jsonb[], %(defaults_mark)s::text[],
-        %(correlation_id)s::text[], %(callback_url)s::text[], %(submitter)s::text[],
-        %(notify)s::jsonb[]) with ordinality
+        %(correlation_id)s::text[], %(callback_url)s::text[], %(submitter)s::text[], %(request_id)s::text[],
+        %(notify)s::jsonb[])
+        with ordinality
         as w (job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority, force, labels,
-            defaults_mark, correlation_id, callback_url, submitter, notify, place)
+            defaults_mark, correlation_id, callback_url, submitter, request_id, notify, place)
 ),
 other_defaults as materialized (
     select t.tenant from (select distinct w.tenant, w.defaults_mark from wanted w) t
@@ -171,8 +172,9 @@ created as (
 ),
 logged as (
     insert into events (job_id, seq, event, data)
-    select job_id, 1, 'job_created', jsonb_strip_nulls(
-        jsonb_build_object('workflow_id', workflow_id, 'version', version, 'previous', previous)) from created
+    select c.job_id, 1, 'job_created', jsonb_strip_nulls(jsonb_build_object('workflow_id', c.workflow_id,
+        'version', c.version, 'previous', c.previous, 'request_id', w.request_id))
+    from created c join wanted w on w.job_id = c.job_id
 ),
 signalled as (
     insert into inbox (owner, job_id, kind) select 0, job_id, 'submitted' from created
