@@ -1,4 +1,4 @@
-"""What the outbox has after a real run: of what somebody is to be told, whom, and of how many items."""
+"""What the outbox has after a real run: which events, for which receivers, and how many items."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ async def outbox(engine: Engine, job_id: str) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
-async def told(engine: Engine, job_id: str) -> list[tuple[str, list[dict[str, str]]]]:
+async def noted(engine: Engine, job_id: str) -> list[tuple[str, list[dict[str, str]]]]:
     return [(row["event"], row["rules"]) for row in await outbox(engine, job_id)]
 
 
-async def test_a_job_without_failures_tells_those_who_want_to_know_of_its_end(database_url: str) -> None:
+async def test_the_end_of_a_job_without_failures_reaches_its_receivers(database_url: str) -> None:
     async with running(database_url, HANDLERS) as engine:
         job_id = await engine.submit(STACKS, {"items": [*range(1)]})
         status = await engine.finished(job_id)
@@ -80,7 +80,7 @@ async def test_many_failed_items_are_few_rows_that_count_them(database_url: str)
     assert [row["event"] for row in rows if row["node"] is None] == ["job_partial"]
 
 
-async def test_a_job_of_which_nobody_wants_to_know_leaves_the_outbox_empty(database_url: str) -> None:
+async def test_a_job_without_receivers_leaves_the_outbox_empty(database_url: str) -> None:
     async with running(database_url, HANDLERS) as engine:
         job_id = await engine.submit(ONE)
         assert (await engine.finished(job_id))["status"] == "failed"
@@ -104,7 +104,7 @@ async def test_a_submission_names_receivers_of_its_own(database_url: str) -> Non
     async with running(database_url, HANDLERS) as engine:
         made = await engine.client.submit(load_text(ONE), notify=rules, callback_url="https://portal.example/done")
         await engine.finished(made.job_id)
-        assert await told(engine, made.job_id) == [
+        assert await noted(engine, made.job_id) == [
             ("node_failed", [{"webhook": "pager"}]),
             ("job_failed", [{"email": "me@example.org"}, {"callback": "https://portal.example/done"}]),
         ]
@@ -122,7 +122,7 @@ async def test_a_batch_of_submissions_names_receivers_too(database_url: str) -> 
         )
         assert not isinstance(made, HoldfastError)
         await engine.finished(made.job_id)
-        assert await told(engine, made.job_id) == [("job_failed", [{"webhook": "pager"}])]
+        assert await noted(engine, made.job_id) == [("job_failed", [{"webhook": "pager"}])]
 
 
 async def test_a_receiver_whom_two_rules_name_is_named_once(database_url: str) -> None:
@@ -131,10 +131,10 @@ async def test_a_receiver_whom_two_rules_name_is_named_once(database_url: str) -
             load_text(STACKS), {"items": [*range(2)]}, notify=[{"on": ["partial"], "email": "ops@example.org"}]
         )
         await engine.finished(made.job_id)
-        assert ("job_partial", [MAIL]) in await told(engine, made.job_id)
+        assert ("job_partial", [MAIL]) in await noted(engine, made.job_id)
 
 
-async def test_webhooks_of_the_tenant_are_told_without_a_rule_and_only_of_what_they_want(database_url: str) -> None:
+async def test_webhooks_of_the_tenant_need_no_rule_and_get_only_what_they_subscribe_to(database_url: str) -> None:
     async with client_of(database_url) as before:
         for tenant, name, disabled in (
             ("default", "pager", None),
@@ -150,10 +150,10 @@ async def test_webhooks_of_the_tenant_are_told_without_a_rule_and_only_of_what_t
     async with running(database_url, HANDLERS) as engine:
         job_id = await engine.submit(ONE)
         await engine.finished(job_id)
-        assert await told(engine, job_id) == [("node_failed", [])]
+        assert await noted(engine, job_id) == [("node_failed", [])]
 
 
-async def test_a_webhook_that_is_added_is_told_within_seconds_without_a_restart(database_url: str) -> None:
+async def test_a_webhook_that_is_added_gets_events_within_seconds_without_a_restart(database_url: str) -> None:
     async with running(database_url, HANDLERS, owner_scan_seconds=0.1) as engine:
         await engine.finished(await engine.submit(ONE, key="before"))
         await engine.query(
@@ -161,15 +161,15 @@ async def test_a_webhook_that_is_added_is_told_within_seconds_without_a_restart(
             " values ('default', 'w', 'https://x', '{job_failed}', 's', 'someone')"
         )
 
-        async def is_told() -> bool:
+        async def is_noted() -> bool:
             made = await engine.client.submit(load_text(ONE), force=True)
             await engine.finished(made.job_id)
             return bool(await outbox(engine, made.job_id))
 
-        await eventually(is_told)
+        await eventually(is_noted)
 
 
-async def test_each_generation_tells_of_its_own_end(database_url: str) -> None:
+async def test_each_generation_has_a_notice_of_its_own_end(database_url: str) -> None:
     async with running(database_url, HANDLERS) as engine:
         job_id = await engine.submit(STACKS, {"items": [*range(2)]})
         await engine.finished(job_id)
@@ -186,7 +186,7 @@ async def test_each_generation_tells_of_its_own_end(database_url: str) -> None:
     [
         ({"on": ["fialed"], "webhook": "w"}, "There is no event 'fialed' of a job."),
         ({"on": ["janitor_alert"], "webhook": "w"}, "There is no event 'janitor_alert' of a job."),
-        ({"on": [], "webhook": "w"}, "A receiver is told of no event."),
+        ({"on": [], "webhook": "w"}, "A receiver has no event."),
         ({"on": ["failed"]}, "A receiver needs either an address or a webhook."),
         ({"on": ["failed"], "webhook": "a b"}, "'a b' is not the name of a webhook."),
         ({"on": ["failed"], "email": "a@b\nBcc: c@d"}, "is not an e-mail address."),

@@ -1,4 +1,4 @@
-"""What the core notes for those who want to be told: which events, whom, and how many items."""
+"""What the core puts into the outbox: which events, for which receivers, and how many items."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.effects import Emit, Notice
-from holdfast.core.notifying import MOST_ITEMS, merged, notices, told_as
+from holdfast.core.notifying import MOST_ITEMS, merged, names_of, notices
 from holdfast.core.states import JobState
 from holdfast.define.load import load_text
 from holdfast.define.notify import NotifyRule, event_of
@@ -25,7 +25,7 @@ def emitted(event: str, node: str | None = None, item: int | None = None, **data
     return Emit("j", 5, event, node, item, data.pop("attempt", None), data or None)
 
 
-def told(job: JobState, *events: Emit) -> list[Notice]:
+def noted(job: JobState, *events: Emit) -> list[Notice]:
     return list(notices(job, events))
 
 
@@ -41,13 +41,13 @@ def told(job: JobState, *events: Emit) -> list[Notice]:
         (emitted("task_completed", "a", 3), ()),
     ],
 )
-def test_an_event_of_the_history_is_told_under_these_names(event: Emit, names: tuple[str, ...]) -> None:
-    assert told_as(event) == names
+def test_an_event_of_the_history_has_these_names_for_receivers(event: Emit, names: tuple[str, ...]) -> None:
+    assert names_of(event) == names
 
 
-def test_nobody_is_told_where_nobody_wants_to_know() -> None:
+def test_without_receivers_there_is_no_notice() -> None:
     assert not state().has_audience
-    assert told(state(), emitted("job_failed")) == []
+    assert noted(state(), emitted("job_failed")) == []
 
 
 def test_the_webhooks_of_other_tenants_are_no_audience() -> None:
@@ -55,13 +55,13 @@ def test_the_webhooks_of_other_tenants_are_no_audience() -> None:
 
 
 def test_a_subscription_of_the_tenant_needs_no_rule_of_the_job() -> None:
-    (notice,) = told(state(subscriptions={"default": frozenset({"job_failed"})}), emitted("job_failed", code="X"))
+    (notice,) = noted(state(subscriptions={"default": frozenset({"job_failed"})}), emitted("job_failed", code="X"))
     assert (notice.event, notice.rules, notice.data) == ("job_failed", [], {"code": "X"})
 
 
 def test_the_address_is_made_from_the_inputs() -> None:
     job = state('notify: [{on: failed, email: "{{ inputs.owner }}"}]\n')
-    assert [notice.rules for notice in told(job, emitted("job_failed"))] == [[{"email": "ops@example.org"}]]
+    assert [notice.rules for notice in noted(job, emitted("job_failed"))] == [[{"email": "ops@example.org"}]]
 
 
 @pytest.mark.parametrize(
@@ -75,26 +75,26 @@ def test_the_address_is_made_from_the_inputs() -> None:
     ],
 )
 def test_an_address_that_cannot_be_made_says_why(template: str, problem: str) -> None:
-    (notice,) = told(state(f'notify: [{{on: failed, email: "{template}"}}]\n'), emitted("job_failed"))
+    (notice,) = noted(state(f'notify: [{{on: failed, email: "{template}"}}]\n'), emitted("job_failed"))
     assert notice.rules == [{"email": "", "problem": problem}]
 
 
 def test_rules_of_the_workflow_and_of_the_submission_name_a_receiver_once() -> None:
     rule = NotifyRule((event_of("failed"),), webhook="pager")
     job = state("notify: [{on: [failed, partial], webhook: pager}]\n", rules=(rule,))
-    assert [notice.rules for notice in told(job, emitted("job_failed"))] == [[{"webhook": "pager"}]]
+    assert [notice.rules for notice in noted(job, emitted("job_failed"))] == [[{"webhook": "pager"}]]
 
 
 def test_ranges_of_items_are_counted_and_the_first_are_listed() -> None:
     job = state("notify: [{on: task_exhausted, webhook: w}]\n")
-    (notice,) = told(job, emitted("task_failed", "a", items=[[0, 1], [5, 500]], count=498))
+    (notice,) = noted(job, emitted("task_failed", "a", items=[[0, 1], [5, 500]], count=498))
     assert notice.event_count == 498
     assert notice.items == [0, 1, *range(5, 5 + MOST_ITEMS - 2)]
 
 
 def test_notices_of_one_cycle_become_one_with_the_first_failure() -> None:
     job = state("notify: [{on: task_exhausted, webhook: w}]\n")
-    first, second = told(job, emitted("task_failed", "a", 3, code="A"), emitted("task_failed", "a", 4, code="B"))
+    first, second = noted(job, emitted("task_failed", "a", 3, code="A"), emitted("task_failed", "a", 4, code="B"))
     both = merged(first, second._replace(seq=9))
     assert (both.event_count, both.items, both.seq, both.data) == (2, [3, 4], 9, {"code": "A"})
     full = merged(first._replace(items=[*range(MOST_ITEMS)]), second)

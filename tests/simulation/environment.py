@@ -19,7 +19,7 @@ from tests.simulation.correcting import OTHER_HANDLER
 from tests.simulation.cycle import ModelCycle
 from tests.simulation.database import Database, step
 from tests.simulation.mix import Mix
-from tests.simulation.notices import draw_subscriptions, told_by_submission, with_receivers
+from tests.simulation.notices import draw_subscriptions, with_receivers, with_receivers_of_its_own
 from tests.simulation.shapes import UNDO_HANDLER, Script, draw_definition, draw_inputs, with_compensations
 from tests.simulation.store import ModelStore
 
@@ -128,7 +128,7 @@ class Environment:
                 definition = with_compensations(definition, random.Random(f"undo {self.seed} {number}"))
             definition = with_receivers(definition, self.telling)
             job = new_job(definition, draw_inputs(self.chance), key=f"job {number}", priority=self.chance.randint(0, 1))
-            jobs.append(told_by_submission(job._replace(job_id=f"job-{number}"), self.telling))
+            jobs.append(with_receivers_of_its_own(job._replace(job_id=f"job-{number}"), self.telling))
         return jobs
 
     def _draw_subscriptions(self) -> dict[str, frozenset[str]]:

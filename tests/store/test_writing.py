@@ -208,7 +208,7 @@ async def test_a_cycle_that_is_rolled_back_notes_nothing(stage: Stage) -> None:
 async def test_a_job_is_loaded_with_the_receivers_of_its_submission(stage: Stage) -> None:
     rules = [{"on": ["job_failed"], "callback": "https://portal.example/done"}]
     me = await stage.orchestrator()
-    (job,) = [new_job("told", "body")._replace(notify=rules)]
+    (job,) = [new_job("with receivers", "body")._replace(notify=rules)]
     await stage.store.submit([job])
     await stage.own(me)
     job_id = job.job_id
@@ -219,7 +219,7 @@ async def test_a_job_is_loaded_with_the_receivers_of_its_submission(stage: Stage
     await cycle.rollback()
 
 
-async def test_owners_know_of_which_events_webhooks_want_to_be_told(stage: Stage) -> None:
+async def test_owners_know_what_webhooks_subscribe_to(stage: Stage) -> None:
     assert await stage.store.subscriptions() == {}
     await stage.behind.tell_of("default", ["job_failed", "job_stuck"])
     assert await stage.store.subscriptions() == {"default": frozenset({"job_failed", "job_stuck"})}

@@ -317,7 +317,7 @@ class Emit(NamedTuple):
 
 
 class Notice(NamedTuple):
-    """Note that somebody is to be told of an event; of many items of a node one notice tells."""
+    """Put an event into the outbox, for its receivers; many items of a node share one notice."""
 
     tenant: str
     job_id: str

@@ -1,6 +1,6 @@
-"""Which events of a job somebody wants to be told of, and what is noted: one notice per event, node and cycle.
+"""Which events of a job have receivers, and what the outbox keeps of them: one notice per event, node and cycle.
 
-The owner writes the notices in the commit that writes the events. Who gets them is found out by those who deliver.
+The owner writes the notices in the commit that writes the events. The delivering processes find the receivers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.errors import TemplateError, cut
 
 MOST_ITEMS = 100
 """How many items a notice lists; it counts all."""
-_TOLD: dict[str, NotifyEvent] = {
+_NAMES: dict[str, NotifyEvent] = {
     EventName.JOB_COMPLETED: NotifyEvent.JOB_COMPLETED,
     EventName.JOB_PARTIAL: NotifyEvent.JOB_PARTIAL,
     EventName.JOB_FAILED: NotifyEvent.JOB_FAILED,
@@ -31,21 +31,21 @@ _KEPT = ("code", "message", "class", "reason", "duty", "breaker", "until")
 """What a notice keeps of the data of an event."""
 
 
-def told_as(event: Emit) -> tuple[NotifyEvent, ...]:
-    """What an event of the history is called by those who are told. The failure of a node's own task is two things."""
-    told = _TOLD.get(event.event)
-    if told is None:
+def names_of(event: Emit) -> tuple[NotifyEvent, ...]:
+    """The names under which receivers get an event of the history. The failure of a node's own task has two."""
+    name = _NAMES.get(event.event)
+    if name is None:
         return ()
-    if told is NotifyEvent.NODE_FAILED and event.attempt is not None:
-        return NotifyEvent.TASK_EXHAUSTED, told
-    return (told,)
+    if name is NotifyEvent.NODE_FAILED and event.attempt is not None:
+        return NotifyEvent.TASK_EXHAUSTED, name
+    return (name,)
 
 
 def notices(state: JobState, effects: Iterable[Effect]) -> Iterator[Notice]:
-    """What somebody wants to be told of the events among these effects."""
+    """The notices of those events among these effects that have a receiver."""
     for effect in effects:
         if isinstance(effect, Emit):
-            for event in told_as(effect):
+            for event in names_of(effect):
                 if state.wants(event):
                     yield _notice(state, effect, event)
 
@@ -60,20 +60,20 @@ def merged(first: Notice, second: Notice) -> Notice:
     )
 
 
-def _notice(state: JobState, event: Emit, told: NotifyEvent) -> Notice:
+def _notice(state: JobState, event: Emit, name: NotifyEvent) -> Notice:
     data = event.data or {}
     return Notice(
         tenant=state.tenant,
         job_id=state.job_id,
         workflow_id=state.program.definition.workflow_id,
         node=event.node,
-        event=str(told),
+        event=str(name),
         generation=state.generation,
         seq=event.seq,
         event_count=data.get("count", 1),
         items=_items(event, data),
         data={key: data[key] for key in _KEPT if key in data},
-        rules=list(_receivers(state, told)),
+        rules=list(_receivers(state, name)),
     )
 
 
@@ -87,19 +87,19 @@ def _items(event: Emit, data: Mapping[str, Any]) -> list[int]:
     return listed[:MOST_ITEMS]
 
 
-def _receivers(state: JobState, told: NotifyEvent) -> Iterator[dict[str, str]]:
-    """Who is told by the rules of the job: those of its workflow and those of its submission.
+def _receivers(state: JobState, name: NotifyEvent) -> Iterator[dict[str, str]]:
+    """The receivers that the job itself names: by the rules of its workflow and of its submission.
 
     No rule stops the job: one whose address cannot be made says why instead.
     """
     seen = []
     for rule, address in state.program.notify:
-        if told in rule.on:
+        if name in rule.on:
             receiver = rule.receiver()
             if address is not None and not address.is_constant:
                 receiver = _rendered(address.render, state.scope)
             seen.append(receiver)
-    seen += [rule.receiver() for rule in state.notify if told in rule.on]
+    seen += [rule.receiver() for rule in state.notify if name in rule.on]
     for place, receiver in enumerate(seen):
         if receiver not in seen[:place]:
             yield receiver

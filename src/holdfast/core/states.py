@@ -325,11 +325,11 @@ class JobState:
     matches: dict[str, Matches] = field(default_factory=dict)
     """By fan-out that is matched now: which task each item has. Can be made again from the rows at any time."""
     notify: tuple[NotifyRule, ...] = ()
-    """Whom the submission wants to be told, beside those of the definition."""
+    """The receivers that the submission names, beside those of the definition."""
     subscriptions: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Of which events the webhooks of each tenant want to be told. The owner keeps it up to date, for all its jobs."""
+    """The events that the webhooks of each tenant subscribe to. The owner keeps it up to date, for all its jobs."""
     own_events: frozenset[str] = frozenset()
-    """Of which events the rules of the job want somebody to be told."""
+    """The events that the rules of the job name."""
     latest_at: float = 0.0
     """The latest time that the job's rows tell. The clock of the database may step back, a job's times never do."""
 
@@ -376,11 +376,11 @@ class JobState:
 
     @property
     def has_audience(self) -> bool:
-        """Whether anybody wants to be told of any event of the job."""
+        """Whether any event of the job has a receiver."""
         return bool(self.own_events) or self.tenant in self.subscriptions
 
     def wants(self, event: str) -> bool:
-        """Whether somebody wants to be told of an event."""
+        """Whether an event has a receiver."""
         return event in self.own_events or event in self.subscriptions.get(self.tenant, ())
 
     @property

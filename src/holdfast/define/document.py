@@ -170,7 +170,7 @@ class WorkflowDocument(DocumentPart):
     """The dependencies that may be down, by name; all workflows of a tenant share the breaker of a name."""
 
     notify: Annotated[list[NotifyDocument], Field(max_length=MAX_NOTIFY_RULES)] | None = None
-    """Who is told of what happens to a job."""
+    """The receivers of a job's events."""
 
     nodes: Annotated[
         dict[Annotated[str, Field(pattern=NODE_NAME, max_length=MAX_NAME_LENGTH)], AnyNodeDocument],

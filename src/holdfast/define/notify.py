@@ -1,4 +1,4 @@
-"""Who is told of what happens to a job: the events that can be told, and the rules that a job has."""
+"""The events that receivers can get, and the rules of a job: which receiver gets which events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST_ADDRESS = 254
 
 
 class NotifyEvent(StrEnum):
-    """What a person or a program can be told of."""
+    """What a receiver can get."""
 
     JOB_COMPLETED = "job_completed"
     JOB_PARTIAL = "job_partial"
@@ -38,7 +38,7 @@ JOB_ENDS = (
     NotifyEvent.JOB_CANCELLED,
 )
 OF_NO_JOB = frozenset({NotifyEvent.JANITOR_ALERT})
-"""What concerns no single job: only the webhooks of a tenant can be told of it."""
+"""What concerns no single job: only the webhooks of a tenant can get it."""
 OF_JOBS = tuple(event for event in NotifyEvent if event not in OF_NO_JOB)
 SHORT_NAMES = {str(event).removeprefix("job_"): event for event in (*JOB_ENDS, NotifyEvent.JOB_STUCK)}
 """`failed` is short for `job_failed`."""
@@ -51,7 +51,7 @@ def event_of(name: str) -> NotifyEvent:
 
 @dataclass(frozen=True, slots=True)
 class NotifyRule:
-    """Who is told of which events: an address, a webhook of the tenant, or a URL that the caller gave."""
+    """A receiver and its events: an address, a webhook of the tenant, or a URL that the caller gave."""
 
     on: tuple[NotifyEvent, ...]
     email: str | None = None
@@ -60,7 +60,7 @@ class NotifyRule:
     callback: str | None = None
 
     def receiver(self) -> dict[str, str]:
-        """Who is told, as an object with one key."""
+        """The receiver, as an object with one key."""
         given = {"email": self.email, "webhook": self.webhook, "callback": self.callback}
         return {kind: value for kind, value in given.items() if value is not None}
 
@@ -73,7 +73,7 @@ class NotifyRule:
 
 
 def callback_rule(url: str) -> NotifyRule:
-    """Whoever gives a callback URL is told how the job ends."""
+    """A callback gets the end of its job."""
     return NotifyRule(JOB_ENDS, callback=url)
 
 

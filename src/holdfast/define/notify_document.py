@@ -1,4 +1,4 @@
-"""The key `notify` of a workflow file: who is told of which events."""
+"""The key `notify` of a workflow file: which receiver gets which events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVENT_NAMES = (*SHORT_NAMES, *(str(event) for event in OF_JOBS))
 
 
 class NotifyDocument(DocumentPart):
-    """One receiver, and the events that it is told of."""
+    """One receiver, and the events that it gets."""
 
     on: Annotated[
         list[str],

@@ -28,7 +28,7 @@ class Program:
     importances: dict[str, Importance]
     result: Template | None
     notify: tuple[tuple[NotifyRule, Template | None], ...] = ()
-    """Who is told of what; the template of an address."""
+    """The rules of `notify`, each with the template of its address."""
 
     def spec_of(self, name: str, item: int) -> TaskSpec | None:
         """What runs as that task; None if the definition has no such task."""

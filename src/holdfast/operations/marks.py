@@ -1,4 +1,4 @@
-"""What a caller may call its submission: ids to find it by, and whom to tell. No part of a job's identity."""
+"""What a caller may add to its submission: ids to find it by, and receivers of its events. No part of its identity."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Marks:
     external_ids: dict[str, str] | None = None
     callback_url: str | None = None
     notify: list[dict[str, Any]] | None = None
-    """Whom to tell of what, as rules with the full names of the events."""
+    """Receivers of its events, as rules with the full names of the events."""
 
     @property
     def rules(self) -> list[dict[str, Any]] | None:
-        """Whom the job tells of what: a callback is a rule, too."""
+        """All receivers of the job: a callback is a rule, too."""
         callback = [callback_rule(self.callback_url).to_json()] if self.callback_url is not None else []
         return [*(self.notify or ()), *callback] or None
 
@@ -80,7 +80,7 @@ def _checked_rule(rule: Mapping[str, Any]) -> NotifyRule:
     events = dict.fromkeys(_event(name) for name in ([names] if isinstance(names, str) else names))
     email, webhook = rule.get("email"), rule.get("webhook")
     if not events:
-        raise InvalidInput("A receiver is told of no event.", remedy="Name at least one: on: [failed].")
+        raise InvalidInput("A receiver has no event.", remedy="Name at least one: on: [failed].")
     if (email is None) == (webhook is None):
         raise InvalidInput(
             "A receiver needs either an address or a webhook.", remedy="Give 'email' or 'webhook'; not both."

@@ -149,7 +149,7 @@ class Owner:
         self._breaker_news = {job_id: signals for job_id, signals in news if signals}
 
     def subscribe(self, subscriptions: Mapping[str, frozenset[str]]) -> None:
-        """Of which events the webhooks of each tenant want to be told, from the next cycle on."""
+        """Follow what the webhooks of each tenant subscribe to, from the next cycle on."""
         # The states of all jobs share the object.
         self._subscriptions.clear()
         self._subscriptions.update(subscriptions)

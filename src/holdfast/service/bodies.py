@@ -46,7 +46,7 @@ class Source(Body):
 
 
 class Receiver(Body):
-    """Who is told, and of which events: an e-mail address, or a webhook of the tenant."""
+    """Who gets which events: an e-mail address, or a webhook of the tenant."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"on": ["partial", "failed"], "email": "ops@example.org"}})
     on: list[str] = Field(min_length=1, max_length=len(NotifyEvent))
@@ -91,7 +91,7 @@ class Submit(Body):
     callback_url: str | None = None
     """Where you want to be called back when the job has ended. It is stored with the job."""
     notify: list[Receiver] = Field([], max_length=MAX_NOTIFY_RULES)
-    """Whom to tell of what happens to the job, beside those whom its workflow names."""
+    """Receivers of the job's events, beside those that its workflow names."""
     resume: bool = False
     """If the same submission has failed before, continue that job."""
     force: bool = False

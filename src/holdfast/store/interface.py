@@ -208,7 +208,7 @@ class OwnerStore(Protocol):
         ...
 
     async def subscriptions(self) -> dict[str, frozenset[str]]:
-        """Of which events the webhooks of each tenant want to be told; tenants without any are left out."""
+        """The events that the webhooks of each tenant subscribe to; tenants without any are left out."""
         ...
 
     async def open_gates(self) -> OpenedGates:

@@ -11,8 +11,8 @@ from holdfast.define.notify import NotifyRule
 from holdfast.define.program import Program
 from holdfast.store.records import JobRow, NodeRow
 
-NOBODY: Mapping[str, frozenset[str]] = {}
-"""No webhook of any tenant wants to be told of anything."""
+NO_SUBSCRIPTIONS: Mapping[str, frozenset[str]] = {}
+"""No webhook of any tenant subscribes to anything."""
 
 
 def job_state(
@@ -20,7 +20,7 @@ def job_state(
     nodes: Iterable[NodeRow],
     program: Program,
     rules: Rules,
-    subscriptions: Mapping[str, frozenset[str]] = NOBODY,
+    subscriptions: Mapping[str, frozenset[str]] = NO_SUBSCRIPTIONS,
 ) -> JobState:
     """A job as it was committed last."""
     stop = None

@@ -90,7 +90,7 @@ class PostgresOwnership(PostgresSession):
         )
 
     async def subscriptions(self) -> dict[str, frozenset[str]]:
-        """Of which events the webhooks of each tenant want to be told; tenants without any are left out."""
+        """The events that the webhooks of each tenant subscribe to; tenants without any are left out."""
         return {row["tenant"]: frozenset(row["events"]) for row in await self._fetch("subscriptions")}
 
     async def open_gates(self) -> OpenedGates:

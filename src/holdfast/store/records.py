@@ -303,7 +303,7 @@ class NewJob(NamedTuple):
     external_ids: dict[str, str] | None = None
     callback_url: str | None = None
     notify: list[dict[str, Any]] | None = None
-    """Whom the submission wants to be told of what, the callback included."""
+    """The rules of the submission's receivers, the callback included."""
     text: DefinitionText | None = None
     """The text from which the definition was read."""
     submitter: str | None = None

@@ -84,7 +84,7 @@ class BatchWriter:
         return statements
 
     def outbox(self, batch: Batch) -> list[Statement]:
-        """What the commit notes for those who want to be told."""
+        """The events of the commit that have a receiver."""
         return self._rows("write_outbox", list(batch.notices.values()))
 
     def _deleted(self, handled: Sequence[int]) -> list[Statement]:

@@ -131,7 +131,7 @@ class Job:
     callback_url: str | None = field(default=None, metadata=IF_ANY)
     """Where the caller wants to be called back."""
     notify: list[dict[str, Any]] | None = field(default=None, metadata=IF_ANY)
-    """Whom the submission wants to be told, and of which events."""
+    """The receivers that the submission names, and their events."""
 
     @property
     def is_terminal(self) -> bool:

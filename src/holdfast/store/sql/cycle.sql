@@ -399,12 +399,12 @@ insert into events ({{Emit names}})
 select {{Emit values}} from {{Emit}};
 
 -- name: write_outbox
--- Of what happened in this cycle, that of which somebody wants to be told.
+-- The events of this cycle that have a receiver.
 insert into outbox ({{Notice names}})
 select {{Notice values}} from {{Notice}};
 
 -- name: subscriptions
--- Of which events the webhooks of each tenant want to be told.
+-- The events that the webhooks of each tenant subscribe to.
 select w.tenant, array_agg(distinct e.event) as events
 from webhooks w cross join lateral unnest(w.events) as e (event)
 where w.disabled_at is null
