@@ -221,6 +221,11 @@ class BacklogFull(Refused):
     http_status = 429
 
 
+class WorkerGone(Refused):
+    code = "WORKER_GONE"
+    title = "The worker's lease has ended"
+
+
 class QueueRefused(Refused):
     code = "QUEUE_REFUSED"
     title = "The tenant may not use this queue"
