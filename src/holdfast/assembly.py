@@ -76,6 +76,7 @@ def _worker_options(
         grace_seconds=settings.grace_seconds,
         outgoing_allow=settings.outgoing_allow,
         database_url=url,
+        secrets_dir=settings.secrets_dir,
     )
 
 
