@@ -25,6 +25,7 @@ from holdfast.operations.looks import CorrectingLook, PlanningLook
 from holdfast.operations.oversight_ports import FigureStore, OversightStore
 from holdfast.operations.request_ports import RequestStore
 from holdfast.operations.stream_ports import StreamStore
+from holdfast.operations.work_ports import WorkStore
 from holdfast.sql_files import Migration
 from holdfast.store.audit_rows import Origin
 from holdfast.store.fleet import Fleet, OrchestratorView
@@ -178,7 +179,7 @@ class DefaultsStore(Protocol):
         ...
 
 
-class OperationsStore(SubmissionStore, Protocol):
+class OperationsStore(SubmissionStore, WorkStore, Protocol):
     """All that operations ask of a database whose schema is current."""
 
     @property

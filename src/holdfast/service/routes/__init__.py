@@ -26,6 +26,7 @@ from holdfast.service.routes import (
     tasks,
     tenants,
     verbs,
+    worker,
     workflows,
 )
 from holdfast.service.table import RouteTable
@@ -55,6 +56,7 @@ def all_tables(prefix: str) -> list[tuple[RouteTable, str]]:
         job_parts,
         signals,
         defaults,
+        worker,
     )
     own = [(module.table, prefix) for module in modules]
     return [(health.table, ""), (front.table, ""), *own, (short.stage_table, prefix), (short.table, short.PREFIX)]
