@@ -26,6 +26,7 @@ from holdfast.store.requests import PostgresRequests
 from holdfast.store.streams import PostgresStreams
 from holdfast.store.submissions import PostgresSubmissions
 from holdfast.store.task_source import PostgresTaskSource
+from holdfast.store.webhooks import PostgresWebhooks
 
 
 class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
@@ -95,6 +96,9 @@ class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
 
     def pruning(self) -> PostgresPruning:
         return PostgresPruning(self)
+
+    def notifications(self, tenant: str, origin: Origin = NOWHERE) -> PostgresWebhooks:
+        return PostgresWebhooks(self, tenant, origin)
 
     def notify(self) -> PostgresNotify:
         return PostgresNotify(self)
