@@ -171,6 +171,7 @@ async def known_things(service: Service, engine: Engine, jobs: dict[str, str]) -
         "queue": [mark("queue")],
         "job": [jobs["fails"], jobs["fails"][-8:], jobs["waits"]],
         "actor": [mark("actor")],
+        "webhook": [mark("webhook")],
         "instance": [mark("breaker"), FIRST],
     }
     assert path.keys() == MISSING.path.keys()

@@ -52,7 +52,7 @@ def webhooks(
     tenant: Tenant = None,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Show and make webhooks: addresses to which Holdfast sends events as signed requests."""
+    """Show and make webhooks, to which events are sent by HTTP."""
     from holdfast.cli.session import Target
     from holdfast.cli.webhooks import add_webhook, change_webhook, list_webhooks
 
@@ -88,7 +88,7 @@ def deliveries(
     tenant: Tenant = None,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Show what is sent to receivers and how that went; send again what is dead."""
+    """Show what was sent to receivers; send it again."""
     from holdfast.cli.deliveries import list_deliveries, redrive
     from holdfast.cli.session import Target
 
@@ -111,7 +111,7 @@ def notify(
     tenant: Tenant = None,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Test a receiver through the processes that send; change the secret that signs callbacks."""
+    """Test a receiver; change the secret of callbacks."""
     from holdfast.cli.deliveries import rotate_callbacks, try_receiver
     from holdfast.cli.session import Target
 
