@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from holdfast import masking
 from holdfast.embedded.server import use_embedded
 from holdfast.store.migrate import apply_missing
 from holdfast.store.postgres import PostgresStore
@@ -26,11 +27,21 @@ _TEMPLATE_LOCK = 7_301_988
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says how many cases the tests made that generate them."""
+    """Says how many cases the tests made that generate them, and what they did not test."""
+    skipped = {report.longrepr[2] for report in terminalreporter.getreports("skipped") if len(report.longrepr) == 3}
+    for reason in sorted(one for one in skipped if "NOT TESTED" in one):
+        terminalreporter.write_line(reason.removeprefix("Skipped: "), yellow=True, bold=True)
     properties = [one for report in terminalreporter.getreports("passed") for one in report.user_properties]
     number = sum(int(str(value)) for name, value in properties if name == "generated")
     if number:
         terminalreporter.write_line(f"{number:,} requests were generated from the routes of the application")
+
+
+@pytest.fixture(autouse=True)
+def no_secrets_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test has masked is forgotten after it: the beginning of a secret may be any letter."""
+    for name in ("_secrets", "_of_tasks", "_in_json", "_pattern", "_task_pattern"):
+        monkeypatch.setattr(masking, name, getattr(masking, name))
 
 
 @pytest.fixture(autouse=True)
@@ -120,14 +131,14 @@ def database_url(server_url: str, template_database: str, free_databases: list[s
 
 
 def _empty(connection: psycopg.Connection) -> None:
-    """End all other connections, delete every row, and drop the schemas of apps."""
+    """End all other connections, delete every row that no migration has made, and drop the schemas of apps."""
     connection.execute(
         "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
         " where datname = current_database() and pid <> pg_backend_pid()"
     )
     tables = connection.execute(
-        "select tablename from pg_tables where schemaname = 'holdfast' and tablename <> 'migrations'"
-        " order by tablename = 'workflows'"
+        "select tablename from pg_tables where schemaname = 'holdfast'"
+        " and tablename not in ('migrations', 'installation_secrets') order by tablename = 'workflows'"
     ).fetchall()
     with connection.transaction():
         connection.execute("drop schema if exists stac cascade")

@@ -76,6 +76,7 @@ def _worker_options(
         grace_seconds=settings.grace_seconds,
         outgoing_allow=settings.outgoing_allow,
         database_url=url,
+        secrets_dir=settings.secrets_dir,
     )
 
 
@@ -229,6 +230,7 @@ def new_web_server(url: str, settings: Settings, meters: Meters | None = None) -
         meters=meters or Meters(Code),
         allow_bootstrap=settings.allow_bootstrap,
         open_installation=partial(_installation, url),
+        open_listener=lambda tell: Listener(url, {TASK: tell}),
     )
     state.meters.watch(store.connections.gauges)
     server = WebServer(
@@ -239,7 +241,7 @@ def new_web_server(url: str, settings: Settings, meters: Meters | None = None) -
         grace_seconds=settings.grace_seconds,
         root_path=settings.root_path,
         trusted_proxies=settings.trusted_proxies,
-        on_stop=state.live.end,
+        on_stop=state.end,
     )
     return server, store
 

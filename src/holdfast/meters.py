@@ -110,6 +110,11 @@ METRICS: dict[str, Metric] = {
     "breaker_open_seconds": _figure(
         "Since when a breaker has not been closed: the 100 that have been open longest.", "breaker"
     ),
+    "outbox_waiting": _figure("Events for receivers of notifications that are not handed on yet."),
+    "outbox_oldest_seconds": _figure("How old the oldest of them is."),
+    "deliveries_waiting": _figure("Notifications that are not sent yet."),
+    "deliveries_oldest_seconds": _figure("How long the oldest of them has been tried."),
+    "destinations_failing": _figure("Receivers of notifications that fail now."),
     "orchestrators": _figure("Orchestrators that are alive."),
     "workers": _figure("Workers that are alive."),
     "worker_slots": _figure("How many tasks the live workers can run at once."),
@@ -121,6 +126,7 @@ STATUSES = ("completed", "partial", "failed", "cancelled")
 KNOWN: dict[str, tuple[tuple[str, ...], ...]] = {
     "jobs_finished": tuple((status,) for status in STATUSES),
     "tasks_finished": (("completed", ""), ("failed", OTHER)),
+    "retries": (("failed", OTHER), ("lost", "")),
     "attempts": (("completed", ""), ("failed", OTHER)),
 }
 """Where counters begin with 0: otherwise a rate would leave out the first one."""

@@ -154,6 +154,33 @@ async def test_tasks_behind_a_breaker_are_held_and_the_breaker_says_since_when(d
         assert (figures[("orchestrators",)], figures[("workers",)], figures[("worker_slots",)]) == (2, 1, 16)
 
 
+async def test_events_for_receivers_wait_until_they_are_handed_on_and_sent(database_url: str) -> None:
+    async with client_of(database_url) as engine:
+        for created, expanded in (("now() - interval '90 s'", "null"), ("now() - interval '1 day'", "now()")):
+            await engine.query(
+                "insert into holdfast.outbox (tenant, event, created_at, expanded_at)"
+                f" values ('one', 'job_failed', {created}, {expanded}) returning 1"
+            )
+        await engine.query(
+            "insert into holdfast.deliveries (outbox_id, tenant, kind, receiver, destination, status, due_since)"
+            " select n, 'one', 'webhook', 'webhook:w', 'w', s, now() - interval '5 s'"
+            " from unnest('{waiting, sent, dead}'::text[]) with ordinality as o (s, n) returning 1"
+        )
+        await engine.query(
+            "insert into holdfast.failing_destinations (tenant, destination) values ('one', 'w') returning 1"
+        )
+        figures = await figures_of(engine.store, "one")
+        assert figures == figures | {
+            ("outbox_waiting",): 1,
+            ("deliveries_waiting",): 1,
+            ("destinations_failing",): 1,
+        }
+        assert 90 <= figures[("outbox_oldest_seconds",)] < 3600
+        assert 5 <= figures[("deliveries_oldest_seconds",)] < 3600
+        others = await figures_of(engine.store, "other")
+        assert others[("outbox_waiting",)] == others[("deliveries_waiting",)] == others[("destinations_failing",)] == 0
+
+
 async def test_a_hundred_queues_are_named_and_the_rest_is_added_up(database_url: str) -> None:
     async with client_of(database_url) as engine:
         await engine.query(

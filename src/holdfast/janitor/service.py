@@ -16,7 +16,7 @@ from holdfast.errors import Locked, Unreachable
 from holdfast.janitor.alerting import raise_alerts
 from holdfast.janitor.counters import Counters
 from holdfast.janitor.deadlines import Deadlines
-from holdfast.janitor.duty import Chore, Duty, JobDuty
+from holdfast.janitor.duty import ALERT, Chore, Duty, JobDuty
 from holdfast.janitor.ended_jobs import EndedJobs
 from holdfast.janitor.expired_leases import ExpiredLeases
 from holdfast.janitor.idle_jobs import IdleJobs
@@ -71,6 +71,9 @@ class Janitor:
         self._holder = f"{name} {uuid.uuid4().hex[:8]}"
         self._lease_seconds = lease_seconds
         self._duties = [*(duty(lease_seconds) for duty in DUTIES), Retention(lease_seconds, retention_days, keeping)]
+        for duty in self._duties:
+            # From 0 on, so that an alert sees the first one.
+            self._meters.count("janitor_actions", duty.name, ALERT, by=0)
         self._due: dict[str, float] = {}
         self._after = FIRST_JOB
         self.leads = False

@@ -26,6 +26,7 @@ from holdfast.operations.notify_ports import HasNotifications
 from holdfast.operations.oversight_ports import FigureStore, OversightStore
 from holdfast.operations.request_ports import RequestStore
 from holdfast.operations.stream_ports import StreamStore
+from holdfast.operations.work_ports import WorkStore
 from holdfast.sql_files import Migration
 from holdfast.store.audit_rows import Origin
 from holdfast.store.fleet import Fleet, OrchestratorView
@@ -179,7 +180,7 @@ class DefaultsStore(Protocol):
         ...
 
 
-class OperationsStore(HasNotifications, SubmissionStore, Protocol):
+class OperationsStore(HasNotifications, SubmissionStore, WorkStore, Protocol):
     """All that operations ask of a database whose schema is current."""
 
     @property

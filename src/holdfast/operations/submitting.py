@@ -36,7 +36,7 @@ from holdfast.remedies import Remedy
 from holdfast.store.payloads import LIMIT_BYTES
 from holdfast.store.read_rows import Stages
 from holdfast.store.records import NewJob, SubmitAnswer
-from holdfast.views.encoding import HIDDEN, LOCAL, VERBATIM, to_json
+from holdfast.views.encoding import HIDDEN, LOCAL, VERBATIM
 from holdfast.views.outcome import Recovery, recovery_view
 from holdfast.views.overview import Registration
 
@@ -60,6 +60,8 @@ class Submission:
     completed_stages: tuple[str, ...] = ()
     definition_changed: bool = False
     """Whether the job that was made before has another definition than this submission."""
+    hint: str = field(init=False, default="")
+    """What to do next, as a command."""
     changes: tuple[str, ...] = field(default=(), metadata=HIDDEN)
     """How the definitions differ, in words."""
     signal_id: int | None = field(default=None, metadata=HIDDEN)
@@ -75,8 +77,10 @@ class Submission:
         """Whether the job runs, or will."""
         return self.answer in ("created", "already_processing", "resumed", "forced")
 
-    @property
-    def hint(self) -> str:
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hint", self._hint())
+
+    def _hint(self) -> str:
         if self.misses_only_tolerated and self.advice is not None:
             missing = "nothing is missing but items whose failure the workflow tolerates"
             return f"It ended {self.status}: {missing}. Run them again with: holdfast {self.advice.words(self.job_id)}"
@@ -85,9 +89,6 @@ class Submission:
         if self.answer == "previously_failed":
             return f"It ended {self.status}. See how it ended with: holdfast status {self.job_id}"
         return f"Follow it with: holdfast watch {self.job_id}"
-
-    def to_json(self) -> dict[str, Any]:
-        return {**to_json(self), "hint": self.hint}
 
 
 def new_job(

@@ -61,6 +61,18 @@ opened as (
     ) as o (since)
     where b.state <> 'closed' and b.tenant = coalesce(%(tenant)s, b.tenant)
     order by o.since, b.name limit %(names)s
+),
+noted as materialized (
+    select count(*) as number, min(o.created_at) as since from (
+        select b.created_at from outbox b
+        where b.expanded_at is null and b.tenant = coalesce(%(tenant)s, b.tenant) order by b.outbox_id limit %(most)s
+    ) o
+),
+unsent as materialized (
+    select count(*) as number, min(d.due_since) as since from (
+        select v.due_since from deliveries v
+        where v.status = 'waiting' and v.tenant = coalesce(%(tenant)s, v.tenant) limit %(most)s
+    ) d
 )
 select 'queue_tasks' as metric, array[f.queue, s.state] as labels, s.number::float8 as value
 from folded f
@@ -87,6 +99,19 @@ select 'breakers', array[s.state], (
 from (values ('closed'), ('open'), ('half_open')) as s (state)
 union all
 select 'breaker_open_seconds', array[o.name], greatest(extract(epoch from now() - o.since), 0)::float8 from opened o
+union all
+select 'outbox_waiting', array[]::text[], o.number from noted o
+union all
+select 'outbox_oldest_seconds', array[]::text[],
+    coalesce(greatest(extract(epoch from now() - o.since), 0), 0)::float8 from noted o
+union all
+select 'deliveries_waiting', array[]::text[], u.number from unsent u
+union all
+select 'deliveries_oldest_seconds', array[]::text[],
+    coalesce(greatest(extract(epoch from now() - u.since), 0), 0)::float8 from unsent u
+union all
+select 'destinations_failing', array[]::text[], (
+    select count(*) from failing_destinations f where f.tenant = coalesce(%(tenant)s, f.tenant))
 union all
 select 'orchestrators', array[]::text[], (
     select count(*) from orchestrators o where o.ended_at is null and o.lease_until > now() and o.only_job is null)

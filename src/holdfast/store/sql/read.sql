@@ -31,11 +31,15 @@ case when j.holds @> '[{"by": "pause"}]' then (
 
 -- name: read_nodes
 -- The nodes that have begun, without their outputs: the output of a fan-in can be as large as all its items. Tasks whose
--- items are gone do not count.
+-- items are gone do not count. Only a recovery gives params to tasks: the tasks of other jobs are not read.
 select n.node, n.status, n.reason, n.attempt, n.width - g.gone as width, n.completed_count as completed,
     n.failed_count as failed, n.skipped_count - g.gone as skipped, n.cancelled_count as cancelled, n.retry_at,
     n.error::text as error, n.started_at, n.finished_at, n.expanded_count - g.gone as expanded, n.batch_size,
-    {{work_began}} as began_at, n.width as numbers, g.gone, n.undo::text as undo
+    {{work_began}} as began_at, n.width as numbers, g.gone, n.undo::text as undo, (
+        select count(*)::int from tasks t
+        where t.job_id = any(array[n.job_id]) and t.node = n.node and t.params_given and t.gone is null
+            and %(whole)s and (select j.generation > 1 from jobs j where j.job_id = %(job)s)
+    ) as corrected
 from nodes n
 cross join lateral (select coalesce((n.matching ->> 'gone')::int, 0) as gone) g
 where n.job_id = %(job)s;
@@ -188,7 +192,7 @@ where o.ended_at is null and o.lease_until > now()
 order by o.orchestrator_id;
 
 -- name: live_workers
--- The live workers, with the numbers of tasks of the tenant that they hold.
+-- The live workers that may get tasks of the tenant, with the numbers of tasks of the tenant that they hold.
 with held as materialized (
     select q.holder, count(*) as tasks from queue q join lanes l on l.lane_id = q.lane_id
     where q.state = 'leased' and l.tenant = coalesce(%(tenant)s, l.tenant) group by q.holder
@@ -196,7 +200,8 @@ with held as materialized (
 select w.worker_id, w.name, w.version, w.queues, w.handlers, w.concurrency, coalesce(h.tasks, 0) as tasks,
     extract(epoch from w.lease_until - now())::float8 as lease_seconds, w.started_at, w.changed_files
 from workers w left join held h on h.holder = w.worker_id
-where w.ended_at is null and w.lease_until > now() order by w.worker_id;
+where w.ended_at is null and w.lease_until > now()
+    and (w.tenant is null or w.tenant = coalesce(%(tenant)s, w.tenant)) order by w.worker_id;
 
 -- name: jobs_without_owner
 -- Open jobs that no orchestrator has claimed, and jobs of owners that are dead. An owner that left in good order has no
@@ -214,7 +219,8 @@ group by j.owner, o.orchestrator_id, o.name, o.lease_until, o.ended_at order by 
 -- Tasks `q` of a lane `l`, counted, and whether a live worker serves their queue.
 l.queue, l.handler, count(*) as tasks, min(q.queued_at) as since,
     exists (select 1 from workers w where w.ended_at is null and w.lease_until > now()
-        and (w.queues is null or l.queue = any(w.queues))) as queue_is_served;
+        and (w.queues is null or l.queue = any(w.queues))
+        and (w.tenant is null or w.tenant = any(array_agg(distinct l.tenant)))) as queue_is_served;
 
 -- name: unserved_lanes
 -- Queued tasks that no live worker can claim: no worker serves their queue, or none has their handler.
@@ -223,7 +229,7 @@ from queue q join lanes l on l.lane_id = q.lane_id
 where q.state <> 'leased' and l.tenant = coalesce(%(tenant)s, l.tenant) and not exists (
     select 1 from workers w
     where w.ended_at is null and w.lease_until > now() and l.handler = any(w.handlers)
-        and (w.queues is null or l.queue = any(w.queues)))
+        and (w.queues is null or l.queue = any(w.queues)) and (w.tenant is null or w.tenant = l.tenant))
 group by l.queue, l.handler order by count(*) desc limit 20;
 
 -- name: unserved_nodes
@@ -233,7 +239,7 @@ from queue q join lanes l on l.lane_id = q.lane_id
 where q.job_id = %(job)s and q.state <> 'leased' and not exists (
     select 1 from workers w
     where w.ended_at is null and w.lease_until > now() and l.handler = any(w.handlers)
-        and (w.queues is null or l.queue = any(w.queues)))
+        and (w.queues is null or l.queue = any(w.queues)) and (w.tenant is null or w.tenant = l.tenant))
 group by q.node, l.queue, l.handler;
 
 -- name: unread_signals

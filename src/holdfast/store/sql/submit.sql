@@ -27,7 +27,8 @@ from wanted w where w.is_first order by w.definition_hash, w.tenant
 on conflict (tenant, definition_hash) do nothing;
 
 -- name: keep_plan
--- The plan of a correction, if it is not known yet, and the definition that it brings. No name stands for that one.
+-- The plan of a correction that a person has decided on, and the definition that it brings, for the owner. No name
+-- stands for that definition. The plan of an earlier request that was not carried out counts as new.
 with stored as (
     insert into workflows (definition_hash, tenant, workflow_id, version, definition)
     select %(definition_hash)s, '', j.workflow_id, %(version)s, %(definition)s::json
@@ -36,7 +37,7 @@ with stored as (
 )
 insert into plans (job_id, plan_id, generation, last_seq, definition_hash, inputs, content)
 values (%(job)s::uuid, %(plan)s, %(generation)s, %(last_seq)s, %(definition_hash)s, %(inputs)s::jsonb, %(content)s::jsonb)
-on conflict (job_id, plan_id) do nothing;
+on conflict (job_id, plan_id) do update set made_at = now();
 
 -- name: store_resolved
 -- Definitions into which defaults were filled. They belong to no tenant, so that no name stands for them: a name stands
