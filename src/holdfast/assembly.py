@@ -14,8 +14,10 @@ from holdfast.core.states import Rules
 from holdfast.define.registry import Registry
 from holdfast.janitor.retention import Keeping
 from holdfast.janitor.service import Janitor
+from holdfast.operations.schedules import prepare
 from holdfast.orchestrator.loop import Orchestrator
 from holdfast.pacing import CrowdingMonitor
+from holdfast.schedules.service import Scheduler
 from holdfast.services import Services, Switchboard
 from holdfast.settings import Settings
 from holdfast.store.installation import PostgresInstallation
@@ -88,6 +90,12 @@ def new_janitor(store: PostgresStore, settings: Settings) -> Janitor:
     )
 
 
+def new_scheduler(store: PostgresStore, settings: Settings) -> Scheduler:
+    return Scheduler(
+        store.schedules(), partial(prepare, store), process_name(), lease_seconds=settings.owner_lease_seconds
+    )
+
+
 def new_services(
     url: str,
     settings: Settings,
@@ -109,7 +117,7 @@ def new_services(
     """
     switchboard = Switchboard()
     stores = _Stores(url, open_payloads(settings), store)
-    janitor, worker = None, None
+    janitor, scheduler, worker = None, None, None
     if orchestrate:
         crowding = CrowdingMonitor()
         switchboard.orchestrators += [
@@ -129,7 +137,10 @@ def new_services(
             )
             for number in range(1, orchestrators + 1)
         ]
-        janitor = new_janitor(stores.open("janitor", settings.owner_lease_seconds), settings)
+        upkeep = stores.open("janitor", settings.owner_lease_seconds)
+        janitor = new_janitor(upkeep, settings)
+        if only_job is None:
+            scheduler = new_scheduler(upkeep, settings)
     if registry is not None:
         source = stores.open("worker", settings.lease_seconds)
         worker = Worker(
@@ -144,7 +155,7 @@ def new_services(
             output=source.output(),
         )
     listener = Listener(url, {SIGNAL: switchboard.wake_owners, TASK: lambda _: switchboard.tasks.set()})
-    return Services(switchboard, listener, janitor, worker, [opened.close for opened in stores.opened])
+    return Services(switchboard, listener, janitor, scheduler, worker, [opened.close for opened in stores.opened])
 
 
 def new_web_server(url: str, settings: Settings) -> tuple[WebServer, PostgresStore]:

@@ -17,6 +17,7 @@ from holdfast.client_gates import Bound, Gates
 from holdfast.client_identities import Identities
 from holdfast.client_oversight import Oversight
 from holdfast.client_requests import Requests
+from holdfast.client_schedules import Schedules
 from holdfast.client_streams import Streams
 from holdfast.client_submissions import Submissions, Workflows
 from holdfast.define.definition import Definition
@@ -239,7 +240,9 @@ class _Data(Bound):
         await data.fetch_artifact(self._scope, self._store, job_id, artifact, target)
 
 
-class Client(_Reads, _Data, Details, Gates, Identities, Oversight, Requests, Streams, Submissions, Workflows):
+class Client(
+    _Reads, _Data, Details, Gates, Identities, Oversight, Requests, Schedules, Streams, Submissions, Workflows
+):
     """An asynchronous client of one database, or of one service: `async with Client.connect(url) as client: …`."""
 
     @classmethod

@@ -1,5 +1,5 @@
-"""The services of one process, woken by each other and by the database: orchestrators with a janitor, a worker, or
-both."""
+"""The services of one process, woken by each other and by the database: orchestrators with a janitor and schedules, a
+worker, or both."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Protocol
 
 from holdfast.janitor.service import Janitor
 from holdfast.orchestrator.loop import Orchestrator
+from holdfast.schedules.service import Scheduler
 from holdfast.store.batch import Handover
 from holdfast.store.records import ANYBODY, Lease
 from holdfast.worker.loop import Worker
@@ -69,6 +70,7 @@ class Services:
         switchboard: Switchboard,
         listener: Listener,
         janitor: Janitor | None,
+        scheduler: Scheduler | None,
         worker: Worker | None,
         closing: Sequence[Callable[[], Awaitable[None]]],
     ) -> None:
@@ -76,7 +78,7 @@ class Services:
         self.orchestrators = switchboard.orchestrators
         self.worker = worker
         self._listener = listener
-        self._janitor = janitor
+        self._duties = {"janitor": janitor, "schedules": scheduler}
         self._closing = closing
         self._stop_worker, self._stop_orchestrator = asyncio.Event(), asyncio.Event()
         self._orchestrating: list[asyncio.Task[None]] = []
@@ -99,9 +101,11 @@ class Services:
             asyncio.create_task(orchestrator.run(self._stop_orchestrator), name="holdfast orchestrator")
             for orchestrator in self.orchestrators
         ]
-        if self._janitor is not None:
-            cleaning = asyncio.create_task(self._janitor.run(self._stop_orchestrator), name="holdfast janitor")
-            self._orchestrating.append(cleaning)
+        self._orchestrating += [
+            asyncio.create_task(duty.run(self._stop_orchestrator), name=f"holdfast {name}")
+            for name, duty in self._duties.items()
+            if duty is not None
+        ]
         if self.worker is not None:
             self._working = asyncio.create_task(self.worker.run(self._stop_worker), name="holdfast worker")
 

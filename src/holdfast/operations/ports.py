@@ -24,6 +24,7 @@ from holdfast.operations.job_read_ports import JobReadStore
 from holdfast.operations.looks import CorrectingLook, PlanningLook
 from holdfast.operations.oversight_ports import OversightStore
 from holdfast.operations.request_ports import RequestStore
+from holdfast.operations.schedule_ports import ScheduleStore
 from holdfast.operations.stream_ports import StreamStore
 from holdfast.sql_files import Migration
 from holdfast.store.audit_rows import Origin
@@ -275,6 +276,8 @@ class OperationsStore(SubmissionStore, Protocol):
     def defaults(self, origin: Origin = ...) -> DefaultsStore: ...
 
     def identities(self, origin: Origin = ...) -> IdentityStore: ...
+
+    def schedules(self, origin: Origin = ...) -> ScheduleStore: ...
 
     def audit(self) -> AuditStore: ...
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -136,6 +137,12 @@ def new_job(
         text=definition.text,
         submitter=submitter,
     )
+
+
+def of_tick(job: NewJob, schedule_id: str, tick: datetime) -> NewJob:
+    """The job of a tick: no submission is the same."""
+    name = f"schedule\n{schedule_id}\n{tick.isoformat()}"
+    return job._replace(identity=_identity(job.tenant, job.workflow_id, name))
 
 
 def identity_of_key(tenant: str, workflow_id: str, key: str) -> str:
