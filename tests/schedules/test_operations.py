@@ -22,7 +22,7 @@ from tests.test_faces import address_of
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["database"])
+@pytest.fixture(params=["database", "http"])
 async def client(request: pytest.FixtureRequest, database_url: str) -> AsyncIterator[Client]:
     async with (
         address_of(database_url, request.param) as (url, key),

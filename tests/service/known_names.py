@@ -41,6 +41,7 @@ MISSING = Things(
         "artifacts/name": "missing.txt",
         "breakers/name": "missing-breaker",
         "limits/name": "key:missing-limit",
+        "schedules/name": "missing-schedule",
         "tenants/name": "missing-tenant",
         "signal_id": "281474976710655",
         "pause_id": "workflow:missing-workflow",
