@@ -26,7 +26,10 @@ _TEMPLATE_LOCK = 7_301_988
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says how many cases the tests made that generate them."""
+    """Says how many cases the tests made that generate them, and what they did not test."""
+    skipped = {report.longrepr[2] for report in terminalreporter.getreports("skipped") if len(report.longrepr) == 3}
+    for reason in sorted(one for one in skipped if "NOT TESTED" in one):
+        terminalreporter.write_line(reason.removeprefix("Skipped: "), yellow=True, bold=True)
     properties = [one for report in terminalreporter.getreports("passed") for one in report.user_properties]
     number = sum(int(str(value)) for name, value in properties if name == "generated")
     if number:

@@ -6,11 +6,13 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
-from holdfast import Context, load_text
+from holdfast import Client, Context, load_text
 from holdfast.define.registry import Registry
-from holdfast.errors import InvalidInput, NotFound, Refused
+from holdfast.errors import InvalidInput, NotFound, Refused, Unreachable
 from holdfast.operations.verbs import Correction, Plan, Stale, Verb, VerbRequest
 from tests.conftest import eventually
 from tests.running import Engine, registry, running
@@ -213,5 +215,55 @@ async def test_one_task_runs_again_with_the_params_that_a_person_gives(database_
         assert status["status"] == "completed" and work.ran == {"stack": 1, "echo_params": 1}
         given = await engine.client.params(job_id, "stack", index=1)
         assert given.value == {"size": 2, "limit": 3}
+        assert [one.corrected for one in await engine.client.tasks(job_id, node="stack")] == [None, True, None]
+        whole = [await engine.client.task_details(job_id, "stack", index=item) for item in (0, 1)]
+        assert [one.corrected for one in whole] == [False, True]
+        assert next(one for one in status["nodes"] if one["node"] == "stack")["corrected"] == 1
         plan = await engine.client.plan(job_id, asked(inputs={"limit": 4}, stale=Stale.RERUN))
         assert actions(plan)["stack"] == ("rerun", 2), "what a person gave stays"
+
+
+async def test_what_a_person_gave_a_task_stays_though_a_correction_runs_the_task_again(database_url: str) -> None:
+    work = Handlers()
+    async with running(database_url, work.registry) as engine:
+        job_id = (await engine.run(FLOW))["job_id"]
+        await corrected(engine, job_id, VerbRequest(Verb.CLEAR, "stack", (1,), params={"size": 7, "limit": 3}))
+        assert (await engine.client.params(job_id, "stack", index=1)).status == "failed"
+        for limit in (5, 6):
+            _, status = await corrected(engine, job_id, asked(inputs={"limit": limit}, stale=Stale.KEEP))
+            given = await engine.client.params(job_id, "stack", index=1)
+            assert (given.value, status["status"]) == ({"size": 7, "limit": 3}, "failed")
+
+
+async def test_a_plan_of_a_correction_writes_nothing_until_it_is_carried_out(database_url: str) -> None:
+    work = Handlers()
+    async with running(database_url, work.registry) as engine:
+        job_id = (await engine.run(FLOW))["job_id"]
+        before = await engine.query("select count(*) from workflows")
+        request = asked(text=FLOW.replace("tital", "title"), inputs={"limit": 10}, stale=Stale.RERUN)
+        plan = await engine.client.plan(job_id, request)
+        assert await engine.query("select count(*) from plans") == [(0,)]
+        assert await engine.query("select count(*) from workflows") == before
+        with pytest.raises(Refused, match="has changed since"):
+            await engine.client.send(job_id, replace(request, plan_id="0123456789abcdef"))
+        signal_id = await engine.client.send(job_id, replace(request, plan_id=plan.plan_id), reason="mended")
+        answer = await engine.client.answer(signal_id, seconds=20)
+        assert answer is not None and answer.applied
+        assert await engine.query("select plan_id from plans") == [(plan.plan_id,)]
+
+
+async def test_a_correction_is_planned_on_a_database_that_takes_no_writes(database_url: str) -> None:
+    work = Handlers()
+    async with running(database_url, work.registry) as engine:
+        job_id = (await engine.run(FLOW))["job_id"]
+    name = conninfo_to_dict(database_url)["dbname"]
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(f"alter database {name} set default_transaction_read_only = on".encode())
+        try:
+            async with Client.connect(database_url) as client:
+                plan = await client.plan(job_id, asked(inputs={"limit": 10}, stale=Stale.KEEP))
+                assert actions(plan)["stack"] == ("rerun", 1)
+                with pytest.raises(Unreachable, match="takes no writes"):
+                    await client.carry_out(plan)
+        finally:
+            connection.execute(f"set default_transaction_read_only = off; alter database {name} reset all".encode())

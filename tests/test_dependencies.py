@@ -66,6 +66,7 @@ async def engine(
         "HOLDFAST_RENEW_SECONDS": "0.5",
         "HOLDFAST_GRACE_SECONDS": "1",
         "HOLDFAST_FAILPOINT_ONCE": str(tmp_path),
+        "HOLDFAST_OUTGOING_ALLOW": "127.0.0.1",
         URL: gateway.url,
     }
     if hasattr(request, "param"):

@@ -1,10 +1,11 @@
-"""The composition root of services: from settings to the orchestrators, the janitor and the worker of a process."""
+"""The composition root of services: from settings to the orchestrators, janitor, notifier and worker of a process."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,16 +13,24 @@ from typing import TYPE_CHECKING
 from holdfast.bootstrap import open_payloads
 from holdfast.core.states import Rules
 from holdfast.define.registry import Registry
+from holdfast.errors import Code
 from holdfast.janitor.retention import Keeping
 from holdfast.janitor.service import Janitor
+from holdfast.meters import Meters
+from holdfast.metrics_port import MetricsPort
+from holdfast.notify.deciding import Ending
+from holdfast.notify.service import Channel, Notifier
+from holdfast.operations.metrics import Figures, MetricsPage, refuse_without_library
 from holdfast.operations.schedules import prepare
 from holdfast.orchestrator.loop import Orchestrator
+from holdfast.outgoing import Outgoing
 from holdfast.pacing import CrowdingMonitor
 from holdfast.schedules.service import Scheduler
 from holdfast.services import Services, Switchboard
 from holdfast.settings import Settings
 from holdfast.store.installation import PostgresInstallation
 from holdfast.store.listener import SIGNAL, TASK, Listener
+from holdfast.store.notify_rows import ClaimedDelivery
 from holdfast.store.payloads import Payloads
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import ANYBODY
@@ -36,6 +45,7 @@ if TYPE_CHECKING:
     from holdfast.service.identity.door import Door
     from holdfast.service.server import WebServer
 
+NOTIFY_POLL_SECONDS = 1.0
 ORCHESTRATORS_PER_PROCESS = 2
 """While one waits for its commit the other decides."""
 
@@ -66,6 +76,7 @@ def _worker_options(
         renew_seconds=settings.renew_seconds,
         poll_seconds=settings.poll_seconds,
         grace_seconds=settings.grace_seconds,
+        outgoing_allow=settings.outgoing_allow,
         database_url=url,
     )
 
@@ -80,13 +91,14 @@ def _rules(settings: Settings) -> Rules:
     )
 
 
-def new_janitor(store: PostgresStore, settings: Settings) -> Janitor:
+def new_janitor(store: PostgresStore, settings: Settings, meters: Meters | None = None) -> Janitor:
     return Janitor(
         store.janitor(),
         process_name(),
         lease_seconds=settings.owner_lease_seconds,
         retention_days=settings.retention_days,
         keeping=Keeping(settings.audit_days, settings.stats_days),
+        meters=meters,
     )
 
 
@@ -94,6 +106,37 @@ def new_scheduler(store: PostgresStore, settings: Settings) -> Scheduler:
     return Scheduler(
         store.schedules(), partial(prepare, store), process_name(), lease_seconds=settings.owner_lease_seconds
     )
+
+
+def new_notifier(store: PostgresStore, settings: Settings) -> Notifier:
+    return Notifier(store.notify(), _channels(settings), poll_seconds=min(settings.poll_seconds, NOTIFY_POLL_SECONDS))
+
+
+def _channels(settings: Settings) -> dict[str, Channel]:
+    """The ways to receivers that this process has: the library for HTTP is an extra."""
+
+    def http() -> Channel:
+        from holdfast.notify.http_sender import HttpSender
+
+        return HttpSender(Outgoing(settings.outgoing_allow), settings.public_url)
+
+    if importlib.util.find_spec("httpcore2") is None:
+        return {}
+    sender = _Late(http)
+    return {"webhook": sender, "callback": sender}
+
+
+class _Late:
+    """A channel whose library, which takes a while, is imported when there is something to send."""
+
+    def __init__(self, make: Callable[[], Channel]) -> None:
+        self._make = make
+        self._channel: Channel | None = None
+
+    async def send(self, delivery: ClaimedDelivery) -> Ending:
+        if self._channel is None:
+            self._channel = self._make()
+        return await self._channel.send(delivery)
 
 
 def new_services(
@@ -112,12 +155,12 @@ def new_services(
 ) -> Services:
     """The services of this process: with a `registry` a worker, with `orchestrate` orchestrators and a janitor.
 
-    With a `store` of the caller all of them share its connections: fewer connections, less parallelism. With `only_job`
-    the orchestrators drive no other job.
+    With a `store` of the caller all share its connections. With `only_job` the orchestrators drive no other job.
     """
     switchboard = Switchboard()
-    stores = _Stores(url, open_payloads(settings), store)
-    janitor, scheduler, worker = None, None, None
+    meters = Meters({*Code, *(registry.codes if registry is not None else ())})
+    stores = _Stores(url, open_payloads(settings), store, meters)
+    janitor = notifier = scheduler = worker = None
     if orchestrate:
         crowding = CrowdingMonitor()
         switchboard.orchestrators += [
@@ -131,16 +174,16 @@ def new_services(
                 poll_seconds=settings.poll_seconds,
                 crowding=crowding,
                 only_job=only_job,
+                meters=meters,
                 on_enqueued=switchboard.tasks.set,
                 on_overflow=lambda: switchboard.wake_owners(str(ANYBODY)),
                 on_finished=on_finished,
             )
             for number in range(1, orchestrators + 1)
         ]
-        upkeep = stores.open("janitor", settings.owner_lease_seconds)
-        janitor = new_janitor(upkeep, settings)
-        if only_job is None:
-            scheduler = new_scheduler(upkeep, settings)
+        janitor, notifier, scheduler = _duties(stores, settings, meters)
+        # Who drives one job lets nothing else begin.
+        scheduler = scheduler if only_job is None else None
     if registry is not None:
         source = stores.open("worker", settings.lease_seconds)
         worker = Worker(
@@ -153,12 +196,42 @@ def new_services(
             shortcut=switchboard.hand_over if orchestrate else None,
             pulse=_new_pulse(url, settings) if pulse else None,
             output=source.output(),
+            meters=meters,
         )
-    listener = Listener(url, {SIGNAL: switchboard.wake_owners, TASK: lambda _: switchboard.tasks.set()})
-    return Services(switchboard, listener, janitor, scheduler, worker, [opened.close for opened in stores.opened])
+    listener = _listener(url, switchboard)
+    return Services(switchboard, listener, janitor, notifier, scheduler, worker, stores.closing, meters)
 
 
-def new_web_server(url: str, settings: Settings) -> tuple[WebServer, PostgresStore]:
+def _duties(stores: _Stores, settings: Settings, meters: Meters) -> tuple[Janitor, Notifier, Scheduler]:
+    """What a process with an orchestrator does beside driving jobs. The schedules share the janitor's connections."""
+    upkeep = stores.open("janitor", settings.owner_lease_seconds)
+    notifier = new_notifier(stores.open("notifier", settings.owner_lease_seconds), settings)
+    return new_janitor(upkeep, settings, meters), notifier, new_scheduler(upkeep, settings)
+
+
+def _listener(url: str, switchboard: Switchboard) -> Listener:
+    return Listener(url, {SIGNAL: switchboard.wake_owners, TASK: lambda _: switchboard.tasks.set()})
+
+
+@asynccontextmanager
+async def serving_metrics(
+    url: str, settings: Settings, meters: Meters, is_ready: Callable[[], bool] = lambda: True
+) -> AsyncIterator[MetricsPort | None]:
+    """The port of metrics, if the settings name one. Its reads have a connection of their own."""
+    if settings.metrics_port is None:
+        yield None
+        return
+    refuse_without_library()
+    store = PostgresStore(url, "holdfast metrics")
+    page = MetricsPage(meters, Figures(store.figures))
+    try:
+        async with MetricsPort(page, settings.metrics_host, settings.metrics_port, is_ready) as port:
+            yield port
+    finally:
+        await store.close()
+
+
+def new_web_server(url: str, settings: Settings, meters: Meters | None = None) -> tuple[WebServer, PostgresStore]:
     """The HTTP service on a store of its own, whose readers cannot starve the orchestrators of connections."""
     # Imported late: the service is an extra, and `worker` and `orchestrator` do without it.
     from holdfast.service.app import build_app
@@ -173,9 +246,11 @@ def new_web_server(url: str, settings: Settings) -> tuple[WebServer, PostgresSto
         door,
         settings.body_limit_bytes,
         code_flow=code_flow,
+        meters=meters or Meters(Code),
         allow_bootstrap=settings.allow_bootstrap,
         open_installation=partial(_installation, url),
     )
+    state.meters.watch(store.connections.gauges)
     server = WebServer(
         build_app(state, cors_origins=settings.cors_origins),
         settings.host,
@@ -237,13 +312,20 @@ async def _installation(url: str) -> AsyncIterator[PostgresInstallation]:
 class _Stores:
     """A store for each service, or one of the caller's for all of them."""
 
-    def __init__(self, url: str, payloads: Payloads, shared: PostgresStore | None) -> None:
+    def __init__(self, url: str, payloads: Payloads, shared: PostgresStore | None, meters: Meters) -> None:
         self.payloads = payloads
         self.opened: list[PostgresStore] = []
         self._url, self._shared = url, shared
+        self._meters = meters
+
+    @property
+    def closing(self) -> list[Callable[[], Awaitable[None]]]:
+        """What closes the stores that were opened here."""
+        return [opened.close for opened in self.opened]
 
     def open(self, name: str, lease_seconds: float) -> PostgresStore:
         if self._shared is not None:
             return self._shared
         self.opened.append(PostgresStore(self._url, f"holdfast {name}", lease_seconds, self.payloads))
+        self._meters.watch(self.opened[-1].connections.gauges)
         return self.opened[-1]

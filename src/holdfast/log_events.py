@@ -30,6 +30,7 @@ class Event(NamedTuple):
 _ATTEMPT = ("job", "node", "item", "attempt", "handler")
 _JOB = ("job", "workflow", "tenant")
 _TICK = ("schedule", *_JOB)
+_REQUEST = ("request", "method", "path", "actor")
 
 EVENTS: dict[str, Event] = {
     # Attempts, by their worker
@@ -106,6 +107,27 @@ EVENTS: dict[str, Event] = {
         ("job", "seconds", "reason"),
     ),
     "clock_stepped_back": Event(WARNING, "The clock of the database went back.", ("seconds",)),
+    # Notifications
+    "delivery_failed": Event(
+        WARNING,
+        "A receiver did not take a delivery, which is tried again.",
+        ("delivery", "tenant", "receiver", "job", "count", "seconds", "reason"),
+    ),
+    "delivery_dead": Event(
+        ERROR,
+        "A delivery is given up. A person can send it again.",
+        ("delivery", "tenant", "receiver", "job", "count", "reason"),
+    ),
+    "webhook_disabled": Event(
+        ERROR, "Nothing is sent to the webhook until a person enables it.", ("tenant", "receiver", "reason")
+    ),
+    "notifier_retreats": Event(
+        WARNING,
+        "A process that delivers cannot use the database and tries again. `count`: how often since the last line.",
+        ("reason", "count"),
+    ),
+    "notifier_recovered": Event(WARNING, "The process can use the database again.", ("count", "duration_ms")),
+    "notifier_failed": Event(ERROR, "A delivery or a look for deliveries failed: a bug.", ("seconds", "delivery")),
     # The janitor
     "janitor_retreats": Event(WARNING, "The janitor cannot use the database and tries again.", ("reason",)),
     "janitor_failed": Event(ERROR, "A pass of the janitor failed: a bug.", ("seconds",)),
@@ -127,6 +149,17 @@ EVENTS: dict[str, Event] = {
     "schedules_wait": Event(WARNING, "Schedules cannot tick now and are tried again.", ("reason",)),
     "schedules_failed": Event(ERROR, "A schedule cannot tick. With a traceback, it is a bug.", ("reason",)),
     # The HTTP service
+    "request_answered": Event(
+        DEBUG,
+        "The service answered a request; a stream or a file, when it ended. `request`: its `X-Request-Id`.",
+        (*_REQUEST, "status", "duration_ms"),
+    ),
+    "request_failed": Event(
+        ERROR,
+        "An answer failed, or was cut because a file is damaged. With a traceback it is a bug.",
+        (*_REQUEST, "reason"),
+    ),
+    "streams_ended": Event(ERROR, "The streams of events ended by a bug; listeners come again.", ("reason",)),
     "app_left_out": Event(ERROR, "The routes of an app cannot be served; all others are.", ("app", "reason")),
     # The store
     "payload_unavailable": Event(WARNING, "A large value cannot be read or written now.", ("reason",)),

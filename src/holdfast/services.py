@@ -1,4 +1,4 @@
-"""The services of one process, woken by each other and by the database: orchestrators with a janitor and schedules, a
+"""The services of one process, woken by each other and by the database: orchestrators with their duties, a
 worker, or both."""
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from holdfast.janitor.service import Janitor
+from holdfast.meters import Meters, Sample
+from holdfast.notify.service import Notifier
 from holdfast.orchestrator.loop import Orchestrator
 from holdfast.schedules.service import Scheduler
 from holdfast.store.batch import Handover
@@ -63,22 +65,27 @@ class Switchboard:
 
 
 class Services:
-    """Orchestrators, a janitor and a worker, as far as there are any. The worker ends before the orchestrators."""
+    """Orchestrators, a janitor, a notifier and a worker, as far as there are any. The worker ends first."""
 
     def __init__(
         self,
         switchboard: Switchboard,
         listener: Listener,
         janitor: Janitor | None,
+        notifier: Notifier | None,
         scheduler: Scheduler | None,
         worker: Worker | None,
         closing: Sequence[Callable[[], Awaitable[None]]],
+        meters: Meters,
     ) -> None:
         """At the end `closing` is called: what the services alone have used."""
+        self.meters = meters
+        meters.watch(self._gauges)
         self.orchestrators = switchboard.orchestrators
         self.worker = worker
         self._listener = listener
-        self._duties = {"janitor": janitor, "schedules": scheduler}
+        self._janitor = janitor
+        self._duties = {"janitor": janitor, "notifier": notifier, "schedules": scheduler}
         self._closing = closing
         self._stop_worker, self._stop_orchestrator = asyncio.Event(), asyncio.Event()
         self._orchestrating: list[asyncio.Task[None]] = []
@@ -93,6 +100,22 @@ class Services:
     def tasks(self) -> int:
         """How many leases the worker here holds."""
         return self.worker.lease_count if self.worker is not None else 0
+
+    @property
+    def are_ready(self) -> bool:
+        """Whether other processes see all services here."""
+        orchestrating = all(orchestrator.orchestrator_id is not None for orchestrator in self.orchestrators)
+        return orchestrating and (self.worker is None or self.worker.is_registered)
+
+    def _gauges(self) -> list[Sample]:
+        samples = []
+        if self.orchestrators:
+            samples.append(Sample("jobs_owned", self.jobs))
+        if self._janitor is not None:
+            samples.append(Sample("janitor_leads", int(self._janitor.leads)))
+        if self.worker is not None:
+            samples += [Sample("slots", self.worker.slot_count), Sample("slots_busy", self.tasks)]
+        return samples
 
     async def start(self) -> None:
         _tune_garbage_collection()
@@ -117,8 +140,7 @@ class Services:
         """Wait until other processes see the services here. At most that long: the database may be out of reach."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not any(task.done() for task in self._running):
-            orchestrating = all(orchestrator.orchestrator_id is not None for orchestrator in self.orchestrators)
-            if orchestrating and (self.worker is None or self.worker.is_registered):
+            if self.are_ready:
                 return
             await asyncio.sleep(LOOK_SECONDS)
 

@@ -18,12 +18,13 @@ from holdfast.errors import Detail, InvalidInput
 from holdfast.masking import keep_secret, keep_secrets_of
 from holdfast.project_file import LISTS, ProjectFile, find_project_file
 
-SEPARATED = (*LISTS, "trusted_proxies", "cors_origins")
+SEPARATED = (*LISTS, "trusted_proxies", "cors_origins", "outgoing_allow")
 """Settings of several values, which a variable separates by commas."""
 _CREDENTIAL = re.compile(r"(AWS|AZURE|GOOGLE)_\w*(KEY|TOKEN|SECRET|PASSWORD)|PGPASSWORD")
 """Variables in which object stores and Postgres look for secrets."""
 _SAFE_URL = r"^(https://[^\s/?#@]+|http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?)(/[^\s?#]*)?$"
 """TLS, or this machine."""
+_HOST = r"(?=.*[A-Za-z])[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9])?)*\.?"
 _ORIGIN = r"^https?://([a-z0-9.-]+|\[[0-9a-f:]+\])(:\d+)?$"
 """As browsers send it: no path, no wildcard."""
 
@@ -34,6 +35,16 @@ def _network(text: str) -> str:
         ip_network(text)
     except ValueError:
         raise ValueError("an address of a proxy is like 10.0.0.7, a network like 10.0.0.0/8") from None
+    return text
+
+
+def _place(text: str) -> str:
+    """A name of a host, an address, or a network like 10.0.0.0/8."""
+    try:
+        ip_network(text)
+    except ValueError:
+        if not re.fullmatch(_HOST, text):
+            raise ValueError("it is a host like hooks.internal, an address, or a network like 10.0.0.0/8") from None
     return text
 
 
@@ -74,6 +85,8 @@ class Settings(BaseModel):
     api: bool = True
     host: str = Field("127.0.0.1", min_length=1, max_length=253)
     port: int = Field(8321, ge=0, le=65_535)
+    metrics_host: str = Field("127.0.0.1", min_length=1, max_length=253)
+    metrics_port: int | None = Field(None, ge=0, le=65_535)
     public_url: str | None = Field(None, pattern=r"^https?://[^\s]+$")
     root_path: str = Field("", pattern=r"^(/[^\s/]+)*$")
     trusted_proxies: tuple[Annotated[str, AfterValidator(_network)], ...] = ()
@@ -87,6 +100,7 @@ class Settings(BaseModel):
     key_requests_per_second: float = Field(1000, gt=0, le=1e9)
     address_requests_per_second: float = Field(100, gt=0, le=1e9)
     wrong_credentials_per_minute: float = Field(30, gt=0, le=1e9)
+    outgoing_allow: tuple[Annotated[str, AfterValidator(_place)], ...] = ()
     allow_bootstrap: bool = False
     api_connections: int = Field(1000, ge=1, le=100_000)
     api_readers: int = Field(8, ge=1, le=100)

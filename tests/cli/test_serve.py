@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
+import urllib.request
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from holdfast.errors import ExitCode
 from tests.cli.conftest import Command, finished, line_that_has, spawn
 from tests.cli.test_fleet import until
 
@@ -132,3 +135,26 @@ def test_what_a_worker_left_behind_at_once_goes_on_elsewhere(database: Command) 
     assert "left 1 task behind; other processes take over when the lease ends, within 3.0 s" in left.err
     events = [event["event"] for event in database("events", job_id, "--json").lines]
     assert "worker_lost" in events
+
+
+@pytest.mark.parametrize("service", ["up", "worker", "orchestrator"])
+def test_a_service_says_where_its_metrics_are(database: Command, service: str) -> None:
+    process = spawn(service, "--json", "--metrics-port", "0")
+    assert process.stdout is not None
+    ready = json.loads(process.stdout.readline())
+    with urllib.request.urlopen(ready["metrics"], timeout=20) as answer:
+        text = answer.read().decode()
+    assert ("\nholdfast_slots 16.0\n" in text) == (service != "orchestrator")
+    assert ("\nholdfast_jobs_owned 0.0\n" in text) == (service != "worker")
+    process.terminate()
+    assert finished(process).code == 0
+
+
+def test_a_service_whose_metrics_port_is_taken_says_so_and_ends(database: Command) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        refused = database("worker", "--metrics-port", str(port), "--json")
+    assert refused.code == ExitCode.UNREACHABLE
+    assert f"127.0.0.1:{port}" in refused.err

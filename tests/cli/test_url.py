@@ -49,6 +49,20 @@ def test_a_job_is_submitted_watched_corrected_and_explained_over_a_url(over_url:
 
 
 @pytest.mark.usefixtures("engine")
+def test_a_task_with_params_of_a_person_is_marked_over_a_url(over_url: Command) -> None:
+    job_id = over_url("submit", "flow.yaml", "--wait", "--json").json["job_id"]
+    Path("params.json").write_text('{"number": 20}')
+    given = ("clear", job_id, "each", "--item", "1", "--params", "params.json", "--yes", "--wait", "--json")
+    each = next(one for one in over_url(*given).json["nodes"] if one["node"] == "each")
+    assert each["corrected"] == 1
+    tasks = over_url("tasks", job_id, "each", "--json").json["tasks"]
+    assert [one.get("corrected") for one in tasks] == [None, True, None]
+    assert "params corrected" in over_url("tasks", job_id, "each").out
+    assert "1 corrected" in over_url("status", job_id).out
+    assert "corrected params of each[1]" in over_url("events", job_id).out
+
+
+@pytest.mark.usefixtures("engine")
 def test_a_running_job_is_paused_continued_and_cancelled_over_a_url(over_url: Command) -> None:
     job_id = over_url("submit", "slow.yaml", "--json").json["job_id"]
     assert over_url("pause", job_id, "--reason", "lunch", "--json").json["answer"] == "applied"

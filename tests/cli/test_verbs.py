@@ -163,6 +163,20 @@ def test_wait_follows_the_job_to_its_new_end_and_exits_with_its_code(
     assert (redone.code, redone.json["status"], redone.json["generation"]) == (1, "failed", 5), redone.err
 
 
+def test_a_task_with_params_of_a_person_is_marked_until_its_node_begins_again(database: Command, failed: str) -> None:
+    Path("params.json").write_text('{"item": 7}')
+    given = ("clear", failed, "each", "--item", "1", "--params", "params.json", "--handlers", "repairable")
+    done = database(*given)
+    assert done.code == 0 and "3/3, 1 corrected" in done.out
+    assert ran()[-1] == "7"
+    assert "params corrected" in database("tasks", failed, "each").out
+    tasks = database("tasks", failed, "each", "--json").json["tasks"]
+    assert [one.get("corrected") for one in tasks] == [None, True, None]
+    Path("mended").touch()
+    again = database("rerun", failed, "--from", "each", "--yes", "--handlers", "repairable")
+    assert again.code == 0 and "corrected" not in again.out and ran()[-3:] == ["0", "1", "2"]
+
+
 def test_wait_and_detach_do_not_go_together(command: Command) -> None:
     refused = command("resume", "12345678", "--wait", "--detach")
     assert refused.code == 2

@@ -420,3 +420,54 @@ def test_an_item_whose_params_were_refused_runs_with_those_that_a_person_gives()
 def test_params_are_given_to_one_task_with_a_handler(node: str, more: dict[str, Any], why: str) -> None:
     plan = ended().plan("clear", node, params={"n": 1}, **more)
     assert isinstance(plan, Refusal) and why in plan.reason
+
+
+@pytest.mark.parametrize("bad", [(), (("each", 2),)])
+def test_what_a_person_gave_a_task_stays_also_if_the_task_runs_again(bad: tuple[Any, ...]) -> None:
+    job = ended(("each", 2))
+    job.recover("clear", "each", items=(2,), params={"n": 99})
+    ran(job, *bad)
+    changed = flow(handler="other", limit="{{ inputs.limit + 1 }}")
+    assert job.correct(flow=changed, stale="rerun").applied  # type: ignore[union-attr]
+    assert ("each", 2) in ran(job, ("each", 2)) and job.tasks[("each", 2)]["params"] == {"n": 99}
+    assert job.correct(inputs={"limit": 7}, stale="rerun").applied  # type: ignore[union-attr]
+    assert ("each", 2) in ran(job) and job.tasks[("each", 2)]["params"] == {"n": 99}
+    assert params_of(job)[1] == {"n": 11, "limit": 8}
+
+
+@pytest.mark.parametrize("handler", ["h", "other"])
+@pytest.mark.parametrize("is_bad", [True, False])
+def test_what_a_person_gave_the_only_task_of_a_node_stays_also_if_the_task_runs_again(
+    handler: str, *, is_bad: bool
+) -> None:
+    made = Workflow("w", inputs={"n": {"type": "integer"}})
+    made.task("one", handler="h", params={"n": "{{ inputs.n }}"})
+    job = OneJob(made, {"n": 1}, RULES)
+    job.run(Work("one"))
+    job.recover("clear", "one", params={"n": 99})
+    ran(job, *(["one"] if is_bad else []))
+    other = Workflow("w", inputs={"n": {"type": "integer"}})
+    other.task("one", handler=handler, params={"n": "{{ inputs.n + 1 }}"})
+    other.task("two", handler="h", after=["one"])
+    assert job.correct(flow=other, stale="rerun").applied  # type: ignore[union-attr]
+    is_again = is_bad or handler == "other"
+    assert ran(job) == [*([("one", -1)] if is_again else []), ("two", -1)]
+    assert job.tasks[("one", -1)]["params"] == {"n": 99}
+
+
+def test_the_generation_is_a_label_and_makes_no_work_stale() -> None:
+    made = Workflow("w", inputs={"items": {"type": "array"}})
+    label = "{{ job.generation }}"
+    made.fan_out("each", source="{{ inputs['items'] }}", handler="h", params={"n": "{{ item }}", "run": label})
+    made.task("one", handler="h", params={"run": label})
+    made.conditional("choose", condition="{{ job.generation > 1 }}", on_true="again", on_false="first")
+    made.task("again", handler="h")
+    made.task("first", handler="h", params={"run": "run " + label})
+    job = OneJob(made, {"items": [1, 2, 3]}, RULES)
+    job.run(Work())
+    for new in (4, 5):
+        plan, _ = job.plan_correction(inputs={"items": [*range(1, new + 1)]})
+        assert steps(plan) == {"each": "rerun 1"}
+        assert job.correct(inputs={"items": [*range(1, new + 1)]}).applied  # type: ignore[union-attr]
+        assert ran(job) == [("each", new - 1)]
+    assert [params_of(job)[item]["run"] for item in range(5)] == [1, 1, 1, 2, 3]

@@ -65,6 +65,7 @@ def test_generated_parts_are_up_to_date() -> None:
         "http.md",
         "language.md",
         "logs.md",
+        "metrics.md",
         "states.md",
     }
     for path in generated:

@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from holdfast.errors import InvalidInput
+from holdfast.log_events import Line
 from holdfast.service.downloads import RangeUnsatisfiable, attachment, wanted_range
 from tests.running import HOME, registry, running
 from tests.service.serving import API, Service, serving_http
@@ -175,11 +176,16 @@ async def test_head_tells_the_size_and_reads_no_object(client: httpx2.AsyncClien
     assert (missing.status_code, missing.json()["code"]) == (503, "PAYLOAD_UNAVAILABLE")
 
 
-async def test_a_damaged_file_never_arrives_whole(client: httpx2.AsyncClient, job_id: str) -> None:
+async def test_a_damaged_file_never_arrives_whole_and_the_log_says_why(
+    client: httpx2.AsyncClient, job_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
     stored = Path(HOME / "payloads" / job_id / hashlib.sha256(LARGE).hexdigest())
     stored.write_bytes(LARGE[:-1] + b"!")
     with pytest.raises(httpx2.TransportError):
-        await client.get(path_of(job_id, "large.bin"))
+        await client.get(path_of(job_id, "large.bin"), headers={"X-Request-Id": "the-large-one"})
+    lines = [one.msg for one in caplog.records if isinstance(one.msg, Line) and one.msg.event == "request_failed"]
+    assert [(line.fields["request"], "damaged" in line.fields["reason"]) for line in lines] == [("the-large-one", True)]
+    assert "Traceback" not in caplog.text
     small = Path(HOME / "payloads" / job_id / hashlib.sha256(PAGE).hexdigest())
     small.write_bytes(b"short")
     assert (await client.get(path_of(job_id, "page.html"))).status_code == 503

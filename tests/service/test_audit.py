@@ -61,14 +61,15 @@ async def test_a_verb_leaves_a_line_with_the_request_and_events_name_the_request
         assert event["data"]["request_id"] == "by-hand-1"
 
 
-async def test_the_events_of_a_pause_and_a_cancel_name_their_requests(database_url: str) -> None:
+async def test_the_events_of_a_submission_a_pause_and_a_cancel_name_their_requests(database_url: str) -> None:
     async with (
         client_of(database_url) as engine,
         serving(database_url, work=False),
         serving_http(database_url) as service,
     ):
         client = await service.as_role("operator")
-        job_id = (await client.post(f"{API}/jobs", json={"definition": UNSERVED})).json()["job_id"]
+        made = await client.post(f"{API}/jobs", json={"definition": UNSERVED}, headers={"X-Request-Id": "the-first"})
+        job_id = made.json()["job_id"]
         for verb in ("pause", "unpause", "cancel"):
             headers = {"X-Request-Id": f"the-{verb}"}
             address = f"{API}/jobs/{job_id}/{verb}"
@@ -79,7 +80,7 @@ async def test_the_events_of_a_pause_and_a_cancel_name_their_requests(database_u
         assert [named[event] for event in ("job_held", "job_released", "job_cancelled")] == [
             "the-pause", "the-unpause", "the-cancel"
         ]  # fmt: skip
-        assert named["job_created"] is None
+        assert named["job_created"] == "the-first"
         actions = [one["action"] for one in await lines(client, action="job")]
         assert actions == ["job.cancel", "job.unpause", "job.pause"]
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import httpx2
 import pytest
 
 from holdfast.errors import Permanent
-from holdfast.operations.streaming import JobEvents
-from holdfast.service.event_streams import job_messages
-from holdfast.service.live import Listener
+from holdfast.operations.streaming import Chosen, JobEvents
+from holdfast.service.event_streams import job_messages, tenant_messages
+from holdfast.service.live import Batch, Listener, message
 from tests.conftest import eventually
 from tests.running import Engine, registry, running
 from tests.service.serving import API, Service, serving_http
@@ -51,6 +51,10 @@ async def apart(server_url: str, template_database: str) -> AsyncIterator[tuple[
     with own_database(server_url, template_database) as url:
         async with running(url, registry()) as engine, serving_http(url) as service:
             yield service, engine
+
+
+async def nothing() -> None:
+    """What a listener asks whose credential never ends."""
 
 
 async def submitted(client: httpx2.AsyncClient, definition: dict[str, Any] = ECHO, **body: Any) -> str:
@@ -230,6 +234,27 @@ async def test_the_streams_of_a_revoked_key_end(service: Service) -> None:
             assert (last.event, last.data["code"]) == ("revoked", "UNAUTHENTICATED")
 
 
+async def test_one_who_reads_slowly_gets_nothing_more_that_waits_once_its_key_has_ended(service: Service) -> None:
+    """What a stream has taken from what waits is sent piece by piece, as fast as its client reads."""
+    entered: list[Listener] = []
+
+    @contextmanager
+    def enter() -> Iterator[Listener]:
+        with service.live.listening("default", credential="test", check=nothing) as listener:
+            entered.append(listener)
+            yield listener
+
+    messages = tenant_messages(service.live, enter, "default", Chosen(), None)
+    assert b"open" in await anext(messages)
+    assert b"id: " in await anext(messages)
+    (listener,) = entered
+    for text in (b"first", b"second", b"third"):
+        listener.give(Batch([], text))
+    assert await anext(messages) == b"first"
+    listener.end(message("revoked", {}))
+    assert [part async for part in messages] == [message("revoked", {})]
+
+
 async def test_a_process_that_ends_tells_its_streams_to_come_again(engine: Engine) -> None:
     async with serving_http(engine.url) as service:
         client = await service.as_role("submitter")
@@ -280,10 +305,8 @@ async def test_what_is_committed_before_a_stream_of_a_job_joins_the_reader_is_no
     await ended(client, job_id)
     live, page = service.live, JobEvents(is_over=False, last_seq=0, events=[])
 
-    async def check() -> None: ...
-
     def enter() -> AbstractContextManager[Listener]:
-        return live.listening("default", job_id, credential="test", check=check)
+        return live.listening("default", job_id, credential="test", check=nothing)
 
     async with asyncio.timeout(30):
         sent = [part async for part in job_messages(live, enter, "default", job_id, 0, page)]

@@ -53,6 +53,25 @@ async def test_a_job_without_marks_has_no_keys_for_them(service: Service) -> Non
     assert not set(MARKS) & set((await client.get(f"{API}/jobs/{job_id}")).json())
 
 
+async def test_the_first_event_of_a_job_names_the_request_that_made_it(service: Service) -> None:
+    client = await service.as_role("submitter")
+    two = {"jobs": [{"definition": ECHO, "key": "1"}, {"definition": ECHO, "key": "2"}]}
+    batch = await client.post(f"{API}/jobs/batch", json=two, headers={"X-Request-Id": "of-two"})
+    made = {one["submission"]["job_id"]: "of-two" for one in batch.json()["items"]}
+    first, second = await asyncio.gather(
+        *(
+            client.post(f"{API}/jobs", json={"definition": ECHO, "key": name}, headers={"X-Request-Id": name})
+            for name in ("one", "other")
+        )
+    )
+    made |= {first.json()["job_id"]: "one", second.json()["job_id"]: "other"}
+    again = await client.post(f"{API}/jobs", json={"definition": ECHO, "key": "one"}, headers={"X-Request-Id": "late"})
+    assert again.json()["job_id"] == first.json()["job_id"]
+    for job_id, request_id in made.items():
+        (created,) = (await client.get(f"{API}/jobs/{job_id}/events")).json()["items"]
+        assert (created["event"], created["data"]["request_id"]) == ("job_created", request_id)
+
+
 @pytest.mark.parametrize(
     "mark",
     [

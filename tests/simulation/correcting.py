@@ -97,9 +97,8 @@ def _other_definition(definition: Definition, chance: random.Random) -> Definiti
         case "handler" if node.task is not None:
             nodes[place] = replace(node, task=replace(node.task, handler=OTHER_HANDLER))
         case "params" if node.task is not None:
-            nodes[place] = replace(
-                node, task=replace(node.task, params={**node.task.params, "more": chance.randint(1, 3)})
-            )
+            more = [1, 2, "{{ job.generation }}"][chance.randint(1, 3) - 1]
+            nodes[place] = replace(node, task=replace(node.task, params={**node.task.params, "more": more}))
         case "retry" if node.task is not None:
             nodes[place] = replace(node, task=replace(node.task, retry=Retry(max_retries=chance.randint(0, 3))))
         case "importance" if node.type not in (NodeType.CONDITIONAL, NodeType.START, NodeType.END):

@@ -35,11 +35,32 @@ def check_corrected(db: Database, job_id: str, program: Program) -> None:
         is_skipped = node.reason == "by_person"
         if node.status == "completed" and has_task_per_item(state, name) and node.expanded and not is_skipped:
             _check_items(db, state, node)
-    for (name, item), task in db.tasks[job_id].items() if is_strict else ():
-        node = state.nodes[name]
-        if task["status"] == "completed" and item < 0 and node.status == "completed" and node.batch_size is None:
-            expected = program.nodes[name].task_of(item).params.render(Turn(state, 0.0).scope_of(name))
-            assert task["params"] == expected, f"24: {job_id}/{name} ran with {task['params']}, not {expected}"
+            if is_strict and node.status == "completed" and node.expanded and not is_skipped:
+                _check_work(db, state, node)
+
+
+def _check_work(db: Database, state: JobState, node: NodeState) -> None:
+    """24: what a node has completed was made by its handler, with the params that its items have now; the generation in
+    them may be an earlier one. What a person gave a task stays."""
+    turn, program = Turn(state, 0.0), state.program.nodes[node.name]
+    is_many = has_task_per_item(state, node.name)
+    items = items_of(turn, node) if is_many else []
+    keys = keys_of(program.item_key, items) if is_many else []
+    for (name, number), task in db.tasks[state.job_id].items():
+        if name != node.name or task["status"] != "completed" or (number >= 0 and not is_many):
+            continue
+        where, work = f"24: {state.job_id}/{name}[{number}]", program.task_of(number)
+        scope = turn.scope_of(name)
+        scopes = [scope]
+        if is_many:
+            alike = [item for item, key in zip(items, keys, strict=True) if key == task["item_key"]]
+            scopes = [{**scope, "item": item, "index": number} for item in alike]
+        scopes += [former for one in scopes for former in turn.former_scopes(one, work.params.paths)]
+        expected = [work.params.render(one) for one in scopes]
+        assert task["is_given"] or task["params"] in expected, f"{where} ran with {task['params']}, not {expected}"
+        if isinstance(task["output"], dict) and "by" in task["output"]:
+            by = task["output"]["by"]
+            assert by == work.spec.handler, f"{where} was made by {by}, not by {work.spec.handler}"
 
 
 def _check_items(db: Database, state: JobState, node: NodeState) -> None:

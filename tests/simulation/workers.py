@@ -94,7 +94,7 @@ class Workers(Environment):
             assert did == [lease.node, lease.item], f"25: {lease.node}[{lease.item}] is undone with the output of {did}"
             return Report(*common, "done", self.db.time, b"null")
         if outcome == "done":
-            did = {"did": [lease.node, lease.item], "params": lease.params}
+            did = {"did": [lease.node, lease.item], "params": lease.params, "by": lease.handler}
             return Report(*common, "done", self.db.time, orjson.dumps(did | await self._read(store, lease)))
         if outcome == "dies":
             data = orjson.dumps({"code": "WORKER_LOST", "message": "as scripted"})

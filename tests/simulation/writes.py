@@ -216,7 +216,7 @@ def _correct(db: Database, corrections: Sequence[CorrectTasks]) -> None:
             task = db.tasks[one.job_id][(one.node, item)]
             assert task["status"] != "ready", f"{one[:2]} {item} is corrected while it is open"
             _reset_task(db, (one.job_id, one.node, item), task)
-            task |= {"params": _json(params), "has_contract": one.has_contract, "gone": None, "is_given": False}
+            task |= {"params": _json(params), "has_contract": one.has_contract, "gone": None}
         db.dirty.add(one.job_id)
 
 

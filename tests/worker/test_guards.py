@@ -10,6 +10,7 @@ import pytest
 from holdfast.define.gates import BreakerRules
 from holdfast.define.registry import Registry, describe
 from holdfast.errors import DependencyDown, Permanent, Transient
+from holdfast.outgoing import Outgoing
 from holdfast.worker.context import AsyncContext, Context
 from holdfast.worker.dependencies import probe
 from tests.worker.attempts import bench, data_of, output
@@ -74,8 +75,8 @@ async def test_an_undeclared_breaker_fails_permanently() -> None:
 # Probes
 
 
-def probing(function: Any) -> tuple[BreakerRules, Registry]:
-    return BreakerRules("gateway", probe_handler="check"), Registry([describe(function, "check")])
+def probing(function: Any) -> tuple[BreakerRules, Registry, Outgoing]:
+    return BreakerRules("gateway", probe_handler="check"), Registry([describe(function, "check")]), Outgoing()
 
 
 async def test_a_probe_that_returns_finds_the_dependency_well() -> None:
@@ -111,6 +112,6 @@ async def test_a_probe_cannot_ask_for_a_context() -> None:
 
 async def test_an_address_that_does_not_answer_is_not_well() -> None:
     rules = BreakerRules("gateway", probe_url="http://127.0.0.1:9/")
-    problem = await probe(rules, Registry())
+    problem = await probe(rules, Registry(), Outgoing(["127.0.0.1"]))
     assert problem is not None
     assert problem.startswith("http://127.0.0.1:9/: ")

@@ -12,14 +12,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from holdfast.assembly import new_web_server, process_name
+from holdfast.assembly import new_web_server, process_name, serving_metrics
 from holdfast.bootstrap import KEY_FILE, open_client
 from holdfast.cli.problems import Interrupted
 from holdfast.cli.session import Target, begin, draining, drive
 from holdfast.cli.streams import answer_json, say
 from holdfast.client import Client
 from holdfast.define.named_file import shown_name
-from holdfast.errors import ExitCode, Refused, Unusable
+from holdfast.errors import Code, ExitCode, Refused, Unusable
+from holdfast.meters import Meters
 from holdfast.operations.identity import EVERY_TENANT, Role
 from holdfast.operations.keys import PREFIX_LENGTH
 from holdfast.settings import Settings
@@ -32,25 +33,37 @@ LIBRARIES = ("fastapi", "uvicorn")
 
 
 def serve_api(
-    *, host: str | None, port: int | None, allow_bootstrap: bool | None, as_json: bool, target: Target
+    *,
+    host: str | None,
+    port: int | None,
+    allow_bootstrap: bool | None,
+    metrics_port: int | None,
+    as_json: bool,
+    target: Target,
 ) -> int:
-    settings = begin(target, is_service=True, host=host, port=port, allow_bootstrap=allow_bootstrap)
+    settings = begin(
+        target, is_service=True, host=host, port=port, allow_bootstrap=allow_bootstrap, metrics_port=metrics_port
+    )
     return drive(_serve_api(settings, as_json=as_json))
 
 
 async def _serve_api(settings: Settings, *, as_json: bool) -> int:
     async with open_client(settings) as client:
-        web = await open_web(client, settings, as_json=as_json)
+        meters = Meters(Code)
+        web = await open_web(client, settings, as_json=as_json, meters=meters)
         if web is None:
             raise Unusable(
                 "The HTTP service needs libraries that are not installed.",
                 remedy="Install them with: pip install 'holdfast[service]'",
             )
-        async with draining(web.request_stop, lambda: "") as drain, web:
+        measuring = serving_metrics(client.database_url, settings, meters)
+        async with draining(web.request_stop, lambda: "") as drain, measuring as metrics, web:
+            more = {"metrics": f"{metrics.url}/metrics"} if metrics is not None else {}
             if as_json:
-                answer_json({"service": "api", "name": process_name(), "url": web.url})
+                answer_json({"service": "api", "name": process_name(), "url": web.url, **more})
             else:
-                say(f"api is running as {process_name()}, at {web.url}. Ctrl-C stops it.")
+                measured = "".join(f". Metrics are at {place}" for place in more.values())
+                say(f"api is running as {process_name()}, at {web.url}{measured}. Ctrl-C stops it.")
             await web.wait()
     farewell = "" if as_json else "api has stopped."
     if drain.asked_by == signal.SIGINT:
@@ -89,7 +102,7 @@ class Web:
             await self._closing.aclose()
 
 
-async def open_web(client: Client, settings: Settings, *, as_json: bool) -> Web | None:
+async def open_web(client: Client, settings: Settings, *, as_json: bool, meters: Meters | None = None) -> Web | None:
     """The HTTP service, which listens but does not answer yet; None if its libraries are not installed."""
     if any(importlib.util.find_spec(name) is None for name in LIBRARIES):
         if not as_json:
@@ -101,7 +114,7 @@ async def open_web(client: Client, settings: Settings, *, as_json: bool) -> Web 
             remedy="Make one with: holdfast keys add NAME --role admin --tenant '*'",
         )
     async with AsyncExitStack() as stack:
-        server, store = new_web_server(client.database_url, _with_free_port(settings, as_json=as_json))
+        server, store = new_web_server(client.database_url, _with_free_port(settings, as_json=as_json), meters)
         stack.push_async_callback(store.close)
         key = await _keep_key(client, settings)
         links_to = (settings.public_url or _reachable(server.url)).rstrip("/")

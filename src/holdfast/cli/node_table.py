@@ -181,6 +181,8 @@ def _notes(node: NodeState, now: datetime) -> Iterator[str]:
         yield wait
     if node.stale:
         yield "stale"
+    if node.corrected:
+        yield f"{node.corrected:,} corrected" if node.has_task_per_item else "corrected"
     if node.undo is not None:
         yield from _undo_notes(node.undo)
 

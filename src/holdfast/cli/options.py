@@ -207,6 +207,12 @@ Port = Annotated[
     int | None,
     typer.Option("--port", metavar="PORT", min=0, max=65_535, help="Its port; 0 is any free one. Default: 8321."),
 ]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port", metavar="PORT", min=0, max=65_535, help="Serve metrics on this port; 0 is any free one."
+    ),
+]
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="Job id, or its last 6 characters or more.")]
 NewestJob = Annotated[
     str,

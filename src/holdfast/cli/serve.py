@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from holdfast.assembly import new_services, process_name
+from holdfast.assembly import new_services, process_name, serving_metrics
 from holdfast.bootstrap import open_client
 from holdfast.cli.api import open_web
 from holdfast.cli.problems import Interrupted
@@ -35,6 +35,7 @@ def serve(
     host: str | None = None,
     port: int | None = None,
     allow_bootstrap: bool | None = None,
+    metrics_port: int | None = None,
     as_json: bool,
     target: Target,
 ) -> int:
@@ -48,6 +49,7 @@ def serve(
         host=host,
         port=port,
         allow_bootstrap=allow_bootstrap,
+        metrics_port=metrics_port,
     )
     for queue in settings.queues:
         checked_queue(queue)
@@ -76,7 +78,7 @@ async def _serve(
             pulse=True,
         )
 
-        web = await open_web(client, settings, as_json=as_json) if settings.api else None
+        web = await open_web(client, settings, as_json=as_json, meters=services.meters) if settings.api else None
 
         def stop() -> None:
             _say_stopping(settings, registry, as_json=as_json)
@@ -87,11 +89,13 @@ async def _serve(
         def left_behind() -> str:
             return "" if as_json else _left_behind(service, services, settings)
 
-        async with draining(stop, left_behind) as drain, services, web or nullcontext():
+        measuring = serving_metrics(client.database_url, settings, services.meters, lambda: services.are_ready)
+        async with draining(stop, left_behind) as drain, measuring as metrics, services, web or nullcontext():
             await services.until_registered(READY_SECONDS)
             if drain.asked_by is None:
                 links = (web.url, await web.sign_in_link()) if web is not None else None
-                _say_ready(service, settings, registry, queues, links, as_json=as_json)
+                metrics_url = f"{metrics.url}/metrics" if metrics is not None else None
+                _say_ready(service, settings, registry, queues, links, metrics_url, as_json=as_json)
             await services.wait()
     farewell = "" if as_json else f"{service} has stopped."
     if drain.asked_by == signal.SIGINT:
@@ -118,6 +122,7 @@ def _say_ready(
     registry: Registry | None,
     queues: list[str] | None,
     links: tuple[str, str] | None,
+    metrics_url: str | None,
     *,
     as_json: bool,
 ) -> None:
@@ -131,6 +136,7 @@ def _say_ready(
                 "handlers": names,
                 "concurrency": settings.concurrency if registry is not None else None,
                 **({"url": links[0], "sign_in": links[1]} if links is not None else {}),
+                **({"metrics": metrics_url} if metrics_url is not None else {}),
             }
         )
         return
@@ -140,6 +146,8 @@ def _say_ready(
         what += f": {served}, {counted(len(names), 'handler')}, {counted(settings.concurrency, 'task')} at a time"
     if links is not None:
         what += f". The HTTP service is at {links[0]}"
+    if metrics_url is not None:
+        what += f". Metrics are at {metrics_url}"
     say(f"{what}. Ctrl-C stops it.")
     if links is not None:
         say(f"  → Sign in with a browser, once and within a minute: {links[1]}")

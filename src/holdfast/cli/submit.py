@@ -24,6 +24,7 @@ from holdfast.operations.labels import check_labels
 from holdfast.operations.marks import Marks, check_marks
 from holdfast.operations.submitting import MAX_KEY_LENGTH, Submission
 from holdfast.settings import Settings
+from holdfast.views.encoding import to_json
 
 _SENTENCES = {
     "created": "Job {job} of workflow {workflow} was created.",
@@ -169,7 +170,7 @@ def _is_file(text: str) -> bool:
 
 def _show(submission: Submission, *, as_json: bool, wait: bool) -> None:
     if as_json:
-        answer_json(submission.to_json())
+        answer_json(to_json(submission))
         return
     print_line = say if wait else answer
     print_line(

@@ -80,12 +80,14 @@ def _lines(tasks: Sequence[Task]) -> Iterator[Text]:
 
 
 def _note(task: Task) -> str:
-    """Why it failed, or that a correction took its item away."""
-    if task.gone:
-        return "gone"
+    """Why it failed, that a correction took its item away, and that a person gave its params."""
+    notes = ["gone"] if task.gone else []
+    notes += ["params corrected"] if task.corrected else []
     if task.undo_error is not None:
-        return cut(f"not undone: {task.undo_error.code}: {task.undo_error.message}", MESSAGE_WIDTH)
-    return cut(f"{task.error.code}: {task.error.message}", MESSAGE_WIDTH) if task.error is not None else ""
+        notes.append(f"not undone: {task.undo_error.code}: {task.undo_error.message}")
+    elif task.error is not None and not task.gone:
+        notes.append(f"{task.error.code}: {task.error.message}")
+    return cut("; ".join(notes), MESSAGE_WIDTH)
 
 
 def _cells(task: Task) -> tuple[str, str, str, str, str, str]:

@@ -14,16 +14,20 @@ import orjson
 
 from holdfast.core.kinds import has_task_per_item
 from holdfast.core.match_states import Matching
-from holdfast.core.matching import Counted, same_params
+from holdfast.core.matching import Counted, gives_same, same_params
 from holdfast.core.plans import SET_BY_PERSON, Action, Plan, Stale
 from holdfast.core.readiness import SKIPPED_BY_PERSON
 from holdfast.core.signals import Request
 from holdfast.core.states import TERMINAL, JobState, NodeState, Status
 from holdfast.core.turn import Turn
+from holdfast.define.condition import Condition
+from holdfast.define.expression import Path
 from holdfast.define.node_program import NodeProgram, TaskProgram
 from holdfast.define.program import Program
 from holdfast.define.template import Template
 from holdfast.errors import HoldfastError, PayloadRefused, TemplateError
+
+Branches = tuple[tuple[Condition | None, tuple[str, ...]], ...]
 
 
 class Difference(NamedTuple):
@@ -68,6 +72,12 @@ class Corrected:
             Difference("an earlier correction gave it another handler", other_handler=True) if is_owed else None
         )
 
+    def keeps_params(self, state: JobState, node: NodeState) -> bool:
+        """Whether a person gave the params of the node's own task: they stay."""
+        old, new = self.before.nodes.get(node.name), state.program.nodes[node.name]
+        has_task = node.expanded > 0 and node.name not in self.own_params
+        return has_task and old is not None and has_own_task_only(old) and has_own_task_only(new)
+
     def difference(self, state: JobState, node: NodeState) -> Difference | None:
         """Why the node's work is not what it was; None: it is the same, or a person has decided how it ended."""
         is_skipped = node.reason == SKIPPED_BY_PERSON and not has_task_per_item(state, node.name)
@@ -91,12 +101,15 @@ class Corrected:
         found = _other_handler(old, new)
         if found is not None or node.status is not Status.COMPLETED or node.name not in self.own_params:
             return found
-        before = self.own_params[node.name]
+        before, turn = self.own_params[node.name], Turn(state, 0.0)
+        scope = turn.scope_of(node.name)
         try:
-            now = orjson.dumps(new.params.render(Turn(state, 0.0).scope_of(node.name)))
+            now = orjson.dumps(new.params.render(scope))
         except (TemplateError, PayloadRefused, TypeError):
             return Difference("its params cannot be computed now")
         if before is None or same_params(before, now):
+            return None
+        if any(gives_same(new.params, former, before) for former in turn.former_scopes(scope, new.params.paths)):
             return None
         return Difference(f"its params differ: {_differing(orjson.loads(before), orjson.loads(now))}")
 
@@ -157,6 +170,10 @@ class Corrected:
         return "what comes before it" if "upstream" in template.roots and is_other else None
 
 
+def has_own_task_only(program: NodeProgram) -> bool:
+    return program.task is not None and not program.has_items and program.batches is None
+
+
 def _owes_other_handler(node: NodeState) -> bool:
     """Whether an earlier correction gave a fan-out another handler, and was stopped before all tasks had it."""
     return node.matching is not None and node.is_matching and node.matching.has_other_handler
@@ -172,18 +189,21 @@ def _other_branch(state: JobState, node: NodeState) -> Difference | None:
     """Conditionals are evaluated again: they cost nothing."""
     if node.status is not Status.COMPLETED:
         return None
-    scope = Turn(state, 0.0).scope_of(node.name)
-    try:
-        taken = next(
-            (targets for one, targets in state.program.nodes[node.name].branches if one is None or one.evaluate(scope)),
-            None,
-        )
-    except HoldfastError:
-        taken = None
-    if taken == node.taken:
+    turn, branches = Turn(state, 0.0), state.program.nodes[node.name].branches
+    scope = turn.scope_of(node.name)
+    paths = frozenset[Path]().union(*(one.paths for one, _ in branches if one is not None))
+    taken = _taken(branches, scope)
+    if any(_taken(branches, one) == node.taken for one in (scope, *turn.former_scopes(scope, paths))):
         return None
     leads = f"it leads to {', '.join(taken)} now" if taken else "none of its branches holds now"
     return Difference(leads, taken=taken)
+
+
+def _taken(branches: Branches, scope: Mapping[str, Any]) -> tuple[str, ...] | None:
+    try:
+        return next((targets for one, targets in branches if one is None or one.evaluate(scope)), None)
+    except HoldfastError:
+        return None
 
 
 def _differing(before: Any, now: Any) -> str:
@@ -206,6 +226,7 @@ def corrected_state(state: JobState, program: Program, inputs: dict[str, Any]) -
     nodes = {name: replace(node) for name, node in state.nodes.items()}
     after = replace(state, nodes=nodes, retired=dict(state.retired))
     after.correct(program, inputs)
+    after.scope["job"]["generation"] += 1
     return after
 
 

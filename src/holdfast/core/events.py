@@ -85,6 +85,8 @@ class JobCreated(TypedDict):
     workflow_id: str
     version: str
     previous: NotRequired[str]
+    request_id: NotRequired[str]
+    """The HTTP request that submitted it."""
 
 
 class JobEnded(TypedDict):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -24,6 +24,7 @@ from holdfast.core.signals import MatchedTask
 from holdfast.core.states import JobState, NodeState, Status, Trigger
 from holdfast.core.turn import Turn
 from holdfast.define.plain import Sizes, sized_kind_of
+from holdfast.define.template import Template
 from holdfast.errors import PayloadRefused, TemplateError
 
 GONE = "gone"
@@ -91,7 +92,7 @@ def match_chunk(turn: Turn, node: NodeState, tasks: Mapping[int, MatchedTask], l
             _make(turn, node, reading.params(place, node.expanded), reading.key(place), chunk)
         else:
             number = found.numbers[place]
-            _keep_or_rerun(turn, node, place, number, tasks[number], reading.params(place, number), chunk)
+            _keep_or_rerun(turn, node, place, number, tasks[number], reading, chunk)
     matching.place, matching.is_done = last, last == found.places
     if matching.is_done:
         del state.matches[node.name]
@@ -135,6 +136,16 @@ class _Reading:
         except (TemplateError, PayloadRefused) as problem:
             return fanning.refusal(self._turn, self._name, number, problem)
 
+    def is_same(self, place: int, number: int, before: bytes | None, now: bytes | Failure) -> bool:
+        """Whether a task that has the params `before` would be given the same."""
+        if before is None:
+            return False
+        if not isinstance(now, Failure) and same_params(before, now):
+            return True
+        scope = {**self._scope, "item": self._items[place - self._first], "index": number}
+        former = self._turn.former_scopes(scope, self._template.paths)
+        return any(gives_same(self._template, one, before) for one in former)
+
 
 def _make(turn: Turn, node: NodeState, params: bytes | Failure, key: str, chunk: _Chunk) -> None:
     """A new item. Rows of neighbours are made together; a refused one comes between."""
@@ -156,11 +167,12 @@ def _write_new(turn: Turn, node: NodeState, chunk: _Chunk) -> None:
 
 
 def _keep_or_rerun(
-    turn: Turn, node: NodeState, place: int, number: int, task: MatchedTask, params: bytes | Failure, chunk: _Chunk
+    turn: Turn, node: NodeState, place: int, number: int, task: MatchedTask, reading: _Reading, chunk: _Chunk
 ) -> None:
-    """What becomes of a task whose item is still there."""
+    """What becomes of a task whose item is still there. What a person gave it stays."""
     assert node.matching is not None
-    is_same = not isinstance(params, Failure) and same_params(task.params, params)
+    params = task.params if task.is_given and task.params is not None else reading.params(place, number)
+    is_same = reading.is_same(place, number, task.params, params)
     if not runs_again(node.matching, place, task, is_same=is_same):
         if task.gone is not None:
             _revive(node, number, task.gone, chunk)
@@ -178,7 +190,7 @@ def _keep_or_rerun(
 def runs_again(matching: Matching, place: int, task: MatchedTask, *, is_same: bool) -> bool:
     """Whether a task runs again whose item is still there; `is_same`: it would be given the same params."""
     has_other_handler = matching.has_other_handler and place >= matching.handled
-    is_same = (is_same or task.is_given) and not has_other_handler
+    is_same = is_same and not has_other_handler
     match Status(task.gone or task.status):
         case Status.COMPLETED:
             return matching.reruns_stale and not is_same
@@ -191,6 +203,14 @@ def runs_again(matching: Matching, place: int, task: MatchedTask, *, is_same: bo
 def same_params(before: bytes | None, now: bytes) -> bool:
     """Whether a handler is given the same: the order of keys does not count, the types of values do."""
     return before is not None and _canonical(before) == _canonical(now)
+
+
+def gives_same(template: Template, scope: Mapping[str, Any], before: bytes) -> bool:
+    """Whether the template gives these params in the scope."""
+    try:
+        return same_params(before, orjson.dumps(template.render(scope)))
+    except (TemplateError, TypeError):
+        return False
 
 
 def _canonical(params: bytes) -> bytes:
@@ -280,10 +300,9 @@ def counted(
             number_of["new"] += 1
         else:
             number = found.numbers[place]
-            params = reading.params(place, number)
-            is_same = not isinstance(params, Failure) and same_params(tasks[number].params, params)
-            is_same = is_same or tasks[number].is_given
-            number_of[_word(tasks[number], is_same=is_same and not other_handler)] += 1
+            task = tasks[number]
+            is_same = task.is_given or reading.is_same(place, number, task.params, reading.params(place, number))
+            number_of[_word(task, is_same=is_same and not other_handler)] += 1
     state.made_bytes = 0
     return Counted(**number_of)
 

@@ -10,6 +10,7 @@ from holdfast.core.foreseeing import Fate, Foresight
 from holdfast.core.kinds import has_task_per_item
 from holdfast.core.matching import Counted
 from holdfast.core.plans import (
+    ANY_STATUS,
     BY_HAND,
     NOT_COMPLETED,
     NOTHING_SELECTED,
@@ -43,7 +44,7 @@ def step_of(
         step = _corrected_step(state, request, node, found, chosen, above, ahead, corrected)
         if step is not None:
             return step
-        if chosen is not None and not state.program.nodes[name].has_items:
+        if chosen is not None and not state.program.nodes[name].has_items and not corrected.keeps_params(state, node):
             # Its params are computed again.
             chosen = (None, chosen[1])
     if above and (node.status is not Status.PENDING or node.expanded):
@@ -220,6 +221,9 @@ def _corrected_step(
         return Step(node.name, Action.STALE, node.completed, f"{difference.reason}; it stays as it is")
     if has_completed and corrected.stale is None:
         corrected.undecided.append(node.name)
+    if corrected.keeps_params(state, node) and not _is_named(request, node):
+        selection = Selection(ANY_STATUS)
+        return Step(node.name, Action.RERUN, 1, difference.reason, selection, redone=_has_done(state, node))
     return _begins_again(state, node, difference.reason, ahead)
 
 

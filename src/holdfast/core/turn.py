@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ from holdfast.core.effects import Effect, WithdrawTasks
 from holdfast.core.events import END_OF_NODE, Emitter, EventName, NodeEnded
 from holdfast.core.failing import Failure
 from holdfast.core.states import JobState, JobStatus, NodeState, Status, Trigger, node_scope
+from holdfast.define.expression import Path
 from holdfast.define.plain import OutsizedError, Sizes, is_short, too_large
 from holdfast.define.template import Template
 from holdfast.errors import PayloadRefused
@@ -82,6 +84,13 @@ class Turn(Emitter):
             if state.nodes[source].status is Status.COMPLETED:
                 return {**state.scope, "upstream": state.scope["nodes"][source]}
         return state.scope
+
+    def former_scopes(self, scope: Mapping[str, Any], paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
+        """The same scope as it was in earlier generations, for templates that read the generation: it is a label, and
+        work is the same whatever its number."""
+        if any(path[0] == "job" and path[1:2] in ((), ("generation",)) for path in paths):
+            for generation in range(scope["job"]["generation"] - 1, 0, -1):
+                yield {**scope, "job": {**scope["job"], "generation": generation}}
 
     def params(self, template: Template, scope: dict[str, Any], sizes: Sizes | None = None) -> bytes:
         """What a handler will get, as JSON; what is too large is refused before anything is queued.

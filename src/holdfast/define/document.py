@@ -36,7 +36,8 @@ class ProbeDocument(DocumentPart):
     """How to find out whether the dependency works again: one of the two."""
 
     url: Annotated[str, Field(pattern=PROBE_URL, max_length=MAX_URL_LENGTH)] | None = None
-    """An address that answers a GET with 2xx when the dependency works."""
+    """An address that answers a GET with 2xx when the dependency works. It must be public, or one that the installation
+    allows."""
 
     handler: Name | None = None
     """A handler that returns when the dependency works, and raises when it does not."""

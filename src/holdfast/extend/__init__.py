@@ -1,4 +1,5 @@
 """The public interface for apps: commands, settings, and a database schema beside the engine's.
 
-`commands` has the parts of sub-commands, `database` migrations and statements, `settings` the variables.
+`addresses` knows which addresses are public, `commands` has the parts of sub-commands, `database` migrations and
+statements, `settings` the variables.
 """

@@ -16,7 +16,7 @@ from holdfast.errors import Locked, Unreachable
 from holdfast.janitor.alerting import raise_alerts
 from holdfast.janitor.counters import Counters
 from holdfast.janitor.deadlines import Deadlines
-from holdfast.janitor.duty import Chore, Duty, JobDuty
+from holdfast.janitor.duty import ALERT, Chore, Duty, JobDuty
 from holdfast.janitor.ended_jobs import EndedJobs
 from holdfast.janitor.expired_leases import ExpiredLeases
 from holdfast.janitor.idle_jobs import IdleJobs
@@ -29,6 +29,7 @@ from holdfast.janitor.rollup import Rollup
 from holdfast.janitor.stuck_tasks import StuckTasks
 from holdfast.janitor.unstarted_nodes import UnstartedNodes
 from holdfast.log_events import EventLog
+from holdfast.meters import Meters
 from holdfast.store.records import FIRST_JOB
 from holdfast.store.upkeep_rows import Finding
 
@@ -63,11 +64,16 @@ class Janitor:
         lease_seconds: float,
         retention_days: float | None = None,
         keeping: Keeping = Keeping(),  # noqa: B008
+        meters: Meters | None = None,
     ) -> None:
+        self._meters = meters or Meters()
         self._store = store
         self._holder = f"{name} {uuid.uuid4().hex[:8]}"
         self._lease_seconds = lease_seconds
         self._duties = [*(duty(lease_seconds) for duty in DUTIES), Retention(lease_seconds, retention_days, keeping)]
+        for duty in self._duties:
+            # From 0 on, so that an alert sees the first one.
+            self._meters.count("janitor_actions", duty.name, ALERT, by=0)
         self._due: dict[str, float] = {}
         self._after = FIRST_JOB
         self.leads = False
@@ -139,4 +145,6 @@ class Janitor:
             return findings
         done = await duty.act(self._store, pass_id, findings)
         raise_alerts(done)
+        for finding in done:
+            self._meters.count("janitor_actions", finding.duty, finding.action)
         return done

@@ -79,6 +79,7 @@ async def _job(
         marks=check_marks(request.correlation_id, request.external_ids, request.callback_url),
         limit_bytes=store.payload_limit_bytes,
         submitter=scope.submitter,
+        request_id=scope.origin.request_id,
     )
 
 

@@ -28,7 +28,7 @@ from holdfast.operations.scope import Scope
 from holdfast.operations.tenants import refuse_other_queues
 from holdfast.remedies import Remedy
 from holdfast.store.records import PlanRow
-from holdfast.views.verbs import Correction, Plan, VerbRequest, corrected_plan, refused
+from holdfast.views.verbs import Correction, KeptPlan, Plan, VerbRequest, corrected_plan, refused
 
 MOST_BREACHES = 20
 """How many kept outputs that break a contract are named."""
@@ -36,7 +36,8 @@ PAGE = 500
 
 
 async def plan_correction(scope: Scope, store: OperationsStore, job_id: str, request: VerbRequest) -> Plan:
-    """What a verb with a correction would do now. Stores the plan, so that the owner does exactly that, or nothing."""
+    """What a verb with a correction would do now. Changes nothing: the plan brings what its owner needs to do exactly
+    that, or nothing."""
     assert request.correction is not None
     async with store.reads(scope.tenant).correcting(job_id) as look:
         before = look.state
@@ -64,10 +65,9 @@ async def plan_correction(scope: Scope, store: OperationsStore, job_id: str, req
         await _check_kept(look, before, after, planned)
     plan_id = correction_id(job_id, before.generation, before.seq, request.to_core(), after, planned)
     content = {"plan": planned.to_json(), "corrected": changed, "stale": request.correction.stale}
-    if planned.refusal is None:
-        row = PlanRow(plan_id, job_id, before.generation, before.seq, after.program.hash, inputs, content)
-        await store.keep_plan(row, pinned)
-    return corrected_plan(job_id, before.generation, look.now, request, planned, plan_id, tuple(changed))
+    row = PlanRow(plan_id, job_id, before.generation, before.seq, after.program.hash, inputs, content)
+    kept = KeptPlan(row, pinned)
+    return corrected_plan(job_id, before.generation, look.now, request, planned, kept, tuple(changed))
 
 
 async def _definition(scope: Scope, store: OperationsStore, job: JobState, correction: Correction) -> Definition:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
+from holdfast.meters import Sample
 from holdfast.store.stats_rows import CauseRow, LastPass, PausedJobs, StatsRow
 
 
@@ -25,4 +26,12 @@ class OversightStore(Protocol):
 
     async def paused_jobs(self) -> list[PausedJobs]:
         """The paused jobs of the tenant, by workflow."""
+        ...
+
+
+class FigureStore(Protocol):
+    """The figures of one tenant, or of the whole installation, for a monitoring system."""
+
+    async def read(self) -> list[Sample]:
+        """All of them at one time. What can grow is counted up to a limit, in a few seconds at most."""
         ...

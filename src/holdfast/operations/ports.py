@@ -22,7 +22,7 @@ from holdfast.operations.gate_ports import GateStore
 from holdfast.operations.identity_ports import IdentityStore
 from holdfast.operations.job_read_ports import JobReadStore
 from holdfast.operations.looks import CorrectingLook, PlanningLook
-from holdfast.operations.oversight_ports import OversightStore
+from holdfast.operations.oversight_ports import FigureStore, OversightStore
 from holdfast.operations.request_ports import RequestStore
 from holdfast.operations.schedule_ports import ScheduleStore
 from holdfast.operations.stream_ports import StreamStore
@@ -179,7 +179,19 @@ class DefaultsStore(Protocol):
         ...
 
 
-class OperationsStore(SubmissionStore, Protocol):
+class UpkeepStores(Protocol):
+    """What the care of a database and its duties need, by their purpose."""
+
+    def schedules(self, origin: Origin = ...) -> ScheduleStore: ...
+
+    def audit(self) -> AuditStore: ...
+
+    def pruning(self) -> PruneStore: ...
+
+    def janitor(self) -> JanitorStore: ...
+
+
+class OperationsStore(SubmissionStore, UpkeepStores, Protocol):
     """All that operations ask of a database whose schema is current."""
 
     @property
@@ -271,19 +283,13 @@ class OperationsStore(SubmissionStore, Protocol):
 
     def oversight(self, tenant: str | None) -> OversightStore: ...
 
+    def figures(self, tenant: str | None) -> FigureStore: ...
+
     def gates(self, origin: Origin = ...) -> GateStore: ...
 
     def defaults(self, origin: Origin = ...) -> DefaultsStore: ...
 
     def identities(self, origin: Origin = ...) -> IdentityStore: ...
-
-    def schedules(self, origin: Origin = ...) -> ScheduleStore: ...
-
-    def audit(self) -> AuditStore: ...
-
-    def pruning(self) -> PruneStore: ...
-
-    def janitor(self) -> JanitorStore: ...
 
 
 class Installation(Protocol):

@@ -37,7 +37,7 @@ from holdfast.remedies import Remedy
 from holdfast.store.payloads import LIMIT_BYTES
 from holdfast.store.read_rows import Stages
 from holdfast.store.records import NewJob, SubmitAnswer
-from holdfast.views.encoding import HIDDEN, LOCAL, VERBATIM, to_json
+from holdfast.views.encoding import HIDDEN, LOCAL, VERBATIM
 from holdfast.views.outcome import Recovery, recovery_view
 from holdfast.views.overview import Registration
 
@@ -61,6 +61,8 @@ class Submission:
     completed_stages: tuple[str, ...] = ()
     definition_changed: bool = False
     """Whether the job that was made before has another definition than this submission."""
+    hint: str = field(init=False, default="")
+    """What to do next, as a command."""
     changes: tuple[str, ...] = field(default=(), metadata=HIDDEN)
     """How the definitions differ, in words."""
     signal_id: int | None = field(default=None, metadata=HIDDEN)
@@ -76,8 +78,10 @@ class Submission:
         """Whether the job runs, or will."""
         return self.answer in ("created", "already_processing", "resumed", "forced")
 
-    @property
-    def hint(self) -> str:
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hint", self._hint())
+
+    def _hint(self) -> str:
         if self.misses_only_tolerated and self.advice is not None:
             missing = "nothing is missing but items whose failure the workflow tolerates"
             return f"It ended {self.status}: {missing}. Run them again with: holdfast {self.advice.words(self.job_id)}"
@@ -86,9 +90,6 @@ class Submission:
         if self.answer == "previously_failed":
             return f"It ended {self.status}. See how it ended with: holdfast status {self.job_id}"
         return f"Follow it with: holdfast watch {self.job_id}"
-
-    def to_json(self) -> dict[str, Any]:
-        return {**to_json(self), "hint": self.hint}
 
 
 def new_job(
@@ -103,6 +104,7 @@ def new_job(
     marks: Marks = NO_MARKS,
     limit_bytes: int = LIMIT_BYTES,
     submitter: str | None = None,
+    request_id: str | None = None,
 ) -> NewJob:
     """A submission with its inputs checked, its defaults filled in and its identity computed."""
     checked = check_inputs(definition, inputs)
@@ -136,6 +138,7 @@ def new_job(
         callback_url=marks.callback_url,
         text=definition.text,
         submitter=submitter,
+        request_id=request_id,
     )
 
 
@@ -193,6 +196,7 @@ async def submit(
         marks=marks,
         limit_bytes=store.payload_limit_bytes,
         submitter=scope.submitter,
+        request_id=scope.origin.request_id,
     )
     (submission,) = await submit_many(store, [job])
     if refuse_changed and submission.definition_changed and not submission.is_open:

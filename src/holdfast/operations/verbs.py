@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from holdfast.core.plans import Refusal, Stale
+from holdfast.core.plans import MOVED, Refusal, Stale
 from holdfast.core.states import JobStatus, Status, StopCause
 from holdfast.core.steering import OpenJob, OpenNode, SteeringVerb, make_steering
 from holdfast.define.program import Program
@@ -65,20 +65,49 @@ async def plan(scope: Scope, store: OperationsStore, job_id: str, request: VerbR
     return await make(scope, store, job_id, request)
 
 
-async def send(
+async def send(scope: Scope, store: OperationsStore, job_id: str, request: VerbRequest, *, reason: str = "") -> int:
+    """Ask the job's owner to apply a verb; returns the id of the signal that the owner answers."""
+    if request.correction is None:
+        return await _send(scope, store, job_id, request, reason)
+    planned = await plan(scope, store, job_id, request)
+    if planned.refusal is not None:
+        raise planned.refusal
+    if request.plan_id not in (None, planned.plan_id):
+        raise refused(job_id, request.verb, MOVED)
+    return await _send_planned(scope, store, planned, reason)
+
+
+async def _send_planned(
+    scope: Scope,
+    store: OperationsStore,
+    planned: Plan,
+    reason: str,
+    *,
+    exactly: bool = False,
+    keyed: Keyed | None = None,
+) -> int:
+    """Send the verb of a plan. That of a correction is kept for the owner, who does exactly that or nothing."""
+    if planned.kept is not None:
+        await store.keep_plan(*planned.kept)
+    is_corrected = planned.request.correction is not None
+    request = replace(planned.request, plan_id=planned.plan_id) if exactly or is_corrected else planned.request
+    return await _send(scope, store, planned.job_id, request, reason, keyed, _tasks(planned))
+
+
+def _tasks(planned: Plan) -> int | None:
+    return None if planned.verb.is_steering else planned.tasks
+
+
+async def _send(
     scope: Scope,
     store: OperationsStore,
     job_id: str,
     request: VerbRequest,
-    *,
-    reason: str = "",
+    reason: str,
     keyed: Keyed | None = None,
     tasks: int | None = None,
 ) -> int:
-    """Ask the job's owner to apply a verb; returns the id of the signal that the owner answers.
-
-    A request with a key is sent once: a later one has the same signal. `tasks` is how many its plan has.
-    """
+    """Send a verb; a request with a key is sent once: a later one has the same signal. `tasks`: as its plan says."""
     kind, data = _signal(store, job_id, request)
     if keyed is None:
         return await store.send(job_id, kind, scope.actor, reason, data, tenant=scope.tenant, origin=scope.origin)
@@ -129,12 +158,8 @@ async def carry_out(
     """
     if planned.refusal is not None:
         raise planned.refusal
-    is_stored = planned.request.correction is not None
-    wanted = planned.plan_id if exactly or is_stored else planned.request.plan_id
-    tasks = None if planned.verb.is_steering else planned.tasks
-    request = replace(planned.request, plan_id=wanted)
-    signal_id = await send(scope, store, planned.job_id, request, reason=reason, keyed=keyed, tasks=tasks)
-    pending = VerbResult(planned.job_id, planned.verb, signal_id, PENDING, None, tasks)
+    signal_id = await _send_planned(scope, store, planned, reason, exactly=exactly, keyed=keyed)
+    pending = VerbResult(planned.job_id, planned.verb, signal_id, PENDING, None, _tasks(planned))
     return await settle(scope, store, pending, seconds=seconds)
 
 

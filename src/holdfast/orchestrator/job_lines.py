@@ -1,4 +1,4 @@
-"""The log lines of a cycle: jobs that began and ended, and breakers that changed their state."""
+"""The log lines and the counts of a cycle: jobs that began and ended, breakers that changed their state."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.core.events import END_OF_JOB
 from holdfast.core.states import JobState, JobStatus
 from holdfast.log_events import ACTIVITY, DEBUG, INFO, EventLog
+from holdfast.meters import Meters
 from holdfast.orchestrator.owner import CycleResult
 from holdfast.store.breaker_lines import log_move
 
@@ -23,6 +24,21 @@ def log_cycle(result: CycleResult) -> None:
             _log_end(state)
     for breaker in result.moved:
         log_move(breaker)
+
+
+def count_cycle(meters: Meters, result: CycleResult, seconds: float) -> None:
+    """Call it after the commit. A cycle that found nothing to do is not counted."""
+    if not result.jobs:
+        return
+    meters.time("cycle_seconds", seconds)
+    if result.created:
+        meters.count("jobs_created", by=result.created)
+    for state in result.ended:
+        meters.count("jobs_finished", str(state.status))
+    meters.count_ends("tasks_finished", result.ended_tasks)
+    meters.count_ends("retries", result.retries)
+    for breaker in result.moved:
+        meters.count("breaker_moves", str(breaker.state))
 
 
 def _job(state: JobState) -> dict[str, Any]:

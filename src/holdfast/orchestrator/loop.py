@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from holdfast.core.states import Rules
 from holdfast.errors import Fenced, Locked, LostRace, Unreachable
 from holdfast.log_events import EventLog, LastingTrouble
-from holdfast.orchestrator.job_lines import log_cycle
+from holdfast.meters import Meters
+from holdfast.orchestrator.job_lines import count_cycle, log_cycle
 from holdfast.orchestrator.owner import CycleResult, Owner
 from holdfast.pacing import CrowdingMonitor
 from holdfast.store.batch import Handover
@@ -47,6 +48,7 @@ class Orchestrator:
         poll_seconds: float,
         crowding: CrowdingMonitor | None = None,
         only_job: str | None = None,
+        meters: Meters | None = None,
         on_enqueued: Callable[[], None] = lambda: None,
         on_overflow: Callable[[], None] = lambda: None,
         on_finished: Callable[[str], None] = lambda job_id: None,
@@ -56,6 +58,7 @@ class Orchestrator:
         self._rules = rules
         self._crowding = crowding
         self._only_job = only_job
+        self._meters = meters or Meters()
         self._lease_seconds = lease_seconds
         self._poll_seconds = poll_seconds
         self._wake = asyncio.Event()
@@ -152,6 +155,7 @@ class Orchestrator:
         # Cleared before looking: what is announced while we look makes us look again.
         self._wake.clear()
         await self._upkeep(self._owner)
+        began = time.perf_counter()
         try:
             result = await self._run_cycle(self._owner)
         except Locked:
@@ -161,6 +165,7 @@ class Orchestrator:
             raise
         self._trouble.over()
         log_cycle(result)
+        count_cycle(self._meters, result, time.perf_counter() - began)
         self._announce(result)
         if result.yields:
             await asyncio.sleep(YIELD_SECONDS)

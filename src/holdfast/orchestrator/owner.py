@@ -78,6 +78,11 @@ class CycleResult:
     """Jobs that began and ended with this cycle."""
     moved: tuple[Breaker, ...] = ()
     """Breakers that changed their state with this cycle."""
+    created: int = 0
+    """How many of the jobs had never had an owner."""
+    ended_tasks: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    retries: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """By outcome and code of the failure."""
     yields: bool = False
     """Whether a wide job should let others go first for a moment."""
 
@@ -233,6 +238,7 @@ class Owner:
         self._memory.keep(states.values())
         if turn.alone is not None:
             self._turns.end(turn.alone, states)
+        batch.tally()
         is_full = len(signals) >= (DRAIN_LIMIT if wide is None else NARROW_DRAIN_LIMIT)
         overflows = len(claimed) >= CLAIM_LIMIT
         return CycleResult(
@@ -249,6 +255,9 @@ class Owner:
             begun=tuple(s for s in states.values() if (s.started_at or 0.0) >= now),
             ended=tuple(s for s in states.values() if (s.finished_at or 0.0) >= now and s.is_terminal),
             moved=self._moved,
+            created=sum(row.epoch == 0 for row in claimed.values()),
+            ended_tasks=batch.ended_tasks,
+            retries=batch.retries,
             yields=wide is not None and wide.job_id in states,
         )
 

@@ -31,11 +31,6 @@ def json_response(
     return Response(content, status, headers=dict(headers or {}), media_type=WHOLE if whole else JSON)
 
 
-def plain_response(value: Any) -> Response:
-    """What is JSON already, as large as it may be."""
-    return Response(orjson.dumps(value), media_type=JSON)
-
-
 def problem_response(error: HoldfastError, request_id: str | None = None) -> Response:
     """An error as a problem object; never a traceback."""
     problem = error.to_problem() | ({"request_id": request_id} if request_id is not None else {})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import secrets
+import time
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -16,8 +16,10 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.errors import Detail, HoldfastError, InvalidInput, NotFound
+from holdfast.log_events import DEBUG, EventLog
 from holdfast.service import routes
 from holdfast.service.answers import problem_response
+from holdfast.service.call import CallContext
 from holdfast.service.identity.cors import AllowedOrigins
 from holdfast.service.identity.door import COOKIE
 from holdfast.service.openapi import complete
@@ -42,8 +44,10 @@ _AMBIGUOUS = re.compile(rb"%(?:2f|5c|[01][0-9a-f]|7f)|\\", re.IGNORECASE)
 """Encoded slashes and control characters, and backslashes: the parts of a path would not be what they seem."""
 _FILE = re.compile(rb"(.*/jobs/[0-9A-Fa-f-]{36}/artifacts/).+", re.DOTALL)
 """The address of a file. A handler may call it anything: the name is looked up as it is and leads to no other route."""
+LOGGED_BYTES = 500
+"""How much of a path is logged."""
 _REQUEST_ID = re.compile(r"[0-9A-Za-z._-]{1,64}", re.ASCII)
-_log = logging.getLogger("holdfast.service")
+_log = EventLog("holdfast.service")
 
 
 class MethodNotAllowed(HoldfastError):
@@ -74,7 +78,6 @@ def build_app(state: ServiceState, *, cors_origins: Sequence[str] = ()) -> FastA
     app.add_exception_handler(HoldfastError, _known_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(Exception, _bug)
     if cors_origins:
         app.add_middleware(AllowedOrigins, origins=cors_origins)
     app.add_middleware(_Surroundings)
@@ -114,7 +117,7 @@ def openapi_of(app: FastAPI) -> dict[str, Any]:
 
 
 class _Surroundings:
-    """Gives each request an id, and each answer the headers that all have."""
+    """Gives each request an id, and each answer the headers that all have; logs how a request was answered."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -126,26 +129,63 @@ class _Surroundings:
         wanted = Headers(scope=scope).get("x-request-id", "")
         request_id = wanted if _REQUEST_ID.fullmatch(wanted) else secrets.token_hex(8)
         scope.setdefault("state", {})["request_id"] = request_id
+        began, status = time.monotonic(), 0
 
         async def send_with_headers(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
+                status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-Id"] = request_id
                 for name, value in ALWAYS.items():
                     headers.setdefault(name, value)
             await send(message)
 
+        try:
+            await self._answer(scope, receive, send_with_headers)
+        except Exception as error:
+            _log_failure(scope, error)
+            if not status:
+                bug = problem_response(OurMistake("This is a mistake of ours; it was logged."), request_id)
+                await bug(scope, receive, send_with_headers)
+            # Otherwise the answer stays without its end: the server cuts the connection.
+        finally:
+            if _log.writes(DEBUG):
+                milliseconds = round(1000 * (time.monotonic() - began))
+                _log.write("request_answered", **_described(scope), status=status, duration_ms=milliseconds)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         wrong = _wrong_with(scope)
         if wrong is not None:
-            refusal = problem_response(wrong, request_id)
+            refusal = problem_response(wrong, _request_id(scope))
             refusal.headers["Connection"] = "close"
-            await refusal(scope, receive, send_with_headers)
+            await refusal(scope, receive, send)
             return
         if scope["method"] == "HEAD":
             # The server leaves the body out. A stream, which has no end, ends at once.
             scope["state"]["is_head"] = True
             scope = {**scope, "method": "GET"}
-        await self._app(scope, receive, send_with_headers)
+        await self._app(scope, receive, send)
+
+
+def _described(scope: Scope) -> dict[str, Any]:
+    """What the log says of a request. The query, which may have a code, is left out; the path stays encoded."""
+    call: CallContext | None = scope["state"].get("call")
+    return {
+        "request": _request_id(scope),
+        "method": scope["method"],
+        "path": scope["raw_path"][:LOGGED_BYTES].decode("ascii", "backslashreplace"),
+        "actor": call.identity.name if call is not None else None,
+    }
+
+
+def _log_failure(scope: Scope, error: Exception) -> None:
+    """A mistake of ours, with its traceback; or why an answer that had begun has no end."""
+    known = error.__cause__ if isinstance(error.__cause__, HoldfastError) else error
+    if isinstance(known, HoldfastError):
+        _log.write("request_failed", **_described(scope), reason=str(known))
+    else:
+        _log.write("request_failed", error=error, **_described(scope))
 
 
 def _wrong_with(scope: Scope) -> HoldfastError | None:
@@ -162,20 +202,20 @@ def _wrong_with(scope: Scope) -> HoldfastError | None:
     return None
 
 
-def _request_id(request: Request) -> str | None:
-    request_id: str | None = request.scope.get("state", {}).get("request_id")
+def _request_id(scope: Scope) -> str | None:
+    request_id: str | None = scope.get("state", {}).get("request_id")
     return request_id
 
 
 async def _known_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HoldfastError)
-    return problem_response(error, _request_id(request))
+    return problem_response(error, _request_id(request.scope))
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     details = [Detail(_sentence(one["msg"]), path=".".join(map(str, one["loc"]))) for one in error.errors()]
-    return problem_response(InvalidInput("The request is not valid.", errors=details), _request_id(request))
+    return problem_response(InvalidInput("The request is not valid.", errors=details), _request_id(request.scope))
 
 
 def _sentence(text: str) -> str:
@@ -185,18 +225,11 @@ def _sentence(text: str) -> str:
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == MethodNotAllowed.http_status:
-        response = problem_response(MethodNotAllowed(f"{request.method} is not allowed here."), _request_id(request))
+        response = problem_response(
+            MethodNotAllowed(f"{request.method} is not allowed here."), _request_id(request.scope)
+        )
         response.headers.update(error.headers or {})
         return response
     if error.status_code == NotFound.http_status:
-        return problem_response(NotFound(NOTHING_HERE), _request_id(request))
-    return problem_response(InvalidInput(str(error.detail)), _request_id(request))
-
-
-async def _bug(request: Request, error: Exception) -> Response:
-    request_id = _request_id(request)
-    _log.error("request %s failed by a mistake of ours", request_id, exc_info=error)
-    response = problem_response(OurMistake("This is a mistake of ours; it was logged."), request_id)
-    # This answer is made outside of what gives all others their headers.
-    response.headers.update({**ALWAYS, "X-Request-Id": request_id or ""})
-    return response
+        return problem_response(NotFound(NOTHING_HERE), _request_id(request.scope))
+    return problem_response(InvalidInput(str(error.detail)), _request_id(request.scope))

@@ -60,14 +60,14 @@ async def tenant_messages(
     yield OPENING
     has_joined = False
     with enter() as listener:
-        while True:
+        while not listener.has_ended():
             items = await listener.take(COMMENT_SECONDS)
             if not items:
                 yield _comment(live.position if has_joined else None)
             for item in items:
-                if isinstance(item, Ending):
-                    yield item.message
-                    return
+                if listener.has_ended():
+                    # What waits is not sent any more: the credential may have ended.
+                    break
                 if isinstance(item, Batch):
                     wanted = _wanted(item, chosen)
                     if wanted:
@@ -78,6 +78,9 @@ async def tenant_messages(
                     has_joined = True
                     async for part in _from_before(live, listener, tenant, chosen, cursor, item):
                         yield part
+        (ending,) = await listener.take(0)
+        assert isinstance(ending, Ending)
+        yield ending.message
 
 
 async def _from_before(

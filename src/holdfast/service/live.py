@@ -7,7 +7,6 @@ from before reads what it has missed by itself, on another connection, and joins
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator
@@ -17,6 +16,7 @@ from typing import NamedTuple
 import orjson
 
 from holdfast.errors import Forbidden, Unauthenticated, Unreachable
+from holdfast.log_events import EventLog
 from holdfast.operations.ports import OperationsStore
 from holdfast.operations.streaming import RETRY_SECONDS, TICK_SECONDS, Happening, Place, all_between, is_later
 from holdfast.views.encoding import to_json
@@ -26,7 +26,7 @@ MOST_WAITING = 10_000
 """A listener that has so many events waiting is cut: it comes again and reads them from the database."""
 IDENTITY_SECONDS = 0.5
 """How often the credentials of open streams are looked at. Each is read again when the process has forgotten it."""
-_log = logging.getLogger("holdfast.service")
+_log = EventLog("holdfast.service")
 
 
 class Frame(NamedTuple):
@@ -94,6 +94,10 @@ class Listener:
         elif self.ending is None:
             self._items.append(item)
             self._wake.set()
+
+    def has_ended(self) -> bool:
+        """Whether only the last message is still to be sent."""
+        return self.ending is not None
 
     def end(self, last: bytes) -> None:
         """Send nothing more that waits, only this."""
@@ -189,7 +193,7 @@ class Live:
         if task.cancelled() or task not in self._tasks:
             return
         self._stop_reading()
-        _log.error("the streams have ended", exc_info=task.exception())
+        _log.write("streams_ended", error=task.exception())
         for listener in self._everybody():
             listener.end(_restart())
 

@@ -9,7 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from holdfast.errors import Unreachable
+from holdfast.meters import Meters
 from holdfast.operations.identity import Identity
+from holdfast.operations.metrics import Figures, MetricsPage
 from holdfast.operations.ports import Installation, OperationsStore
 from holdfast.service.identity.door import Door
 from holdfast.service.live import Live
@@ -39,6 +41,8 @@ class ServiceState:
     allow_bootstrap: bool = False
     open_installation: Callable[[], AbstractAsyncContextManager[Installation]] | None = None
     """Opens the database itself, for those who set it up."""
+    meters: Meters = field(default_factory=Meters)
+    """The counters of the process, which its services share."""
     code_flow: CodeFlow | None = field(default=None)
     """Signs browsers in at an identity provider, if there is one."""
     _held_bytes: int = 0
@@ -47,6 +51,11 @@ class ServiceState:
     def live(self) -> Live:
         """The streams of this process."""
         return Live(self.store)
+
+    @cached_property
+    def metrics(self) -> MetricsPage:
+        """What this process shows to a monitoring system."""
+        return MetricsPage(self.meters, Figures(self.store.figures))
 
     async def is_still_valid(self, identity: Identity) -> bool:
         """Whether the credential of a request that is still open holds. Cheap: ask each few seconds."""

@@ -10,8 +10,9 @@ import orjson
 from holdfast.core.signals import REQUEST_ID
 from holdfast.store.audit_rows import NOWHERE, AuditFilter, AuditRow, Origin
 from holdfast.store.columns import by_name, records
-from holdfast.store.connection import READING, Connection, answer_of
+from holdfast.store.connection import Connection, answer_of
 from holdfast.store.queries import query
+from holdfast.store.reader_pool import READING
 from holdfast.store.session import PostgresSession
 
 ROLE = "audit"

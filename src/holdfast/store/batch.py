@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -104,6 +104,9 @@ class Batch:
     """Whether the note of this cycle's jobs goes with its commit, and which job was advanced alone by it."""
     made_work: bool = False
     made_due: float | None = None
+    ended_tasks: dict[tuple[str, str], int] = field(default_factory=dict)
+    retries: dict[tuple[str, str], int] = field(default_factory=dict)
+    """What the cycle did, by outcome and code of the failure: for the counters of the process."""
 
     def add(self, effects: Iterable[Effect]) -> list[WithdrawTasks]:
         """Put effects into the batch; returns the withdrawals, which wait until the batch is written."""
@@ -143,9 +146,40 @@ class Batch:
     def clear(self) -> None:
         """Forget rows that are written but not committed; the workers still have to be woken for them."""
         self.made_work, self.made_due = self.makes_work, self.earliest_due()
+        self.tally()
         for rows in fields(self):
             if isinstance(written := getattr(self, rows.name), list):
                 written.clear()
+
+    def tally(self) -> None:
+        """Count what the events say about tasks. Call it once for the events that are in the batch at the end."""
+        for event in self.events:
+            if event.event in _RETRIES:
+                outcome = (event.data or {}).get("outcome", "")
+                if outcome in _SPENT:
+                    _count(self.retries, outcome, event.data)
+            elif event.event in _ENDS_OF_TASKS and (number := _tasks_in(event)):
+                _count(self.ended_tasks, _ENDS_OF_TASKS[event.event], event.data, number)
+
+
+_RETRIES = frozenset({"task_retry_scheduled", "node_retry_scheduled"})
+_SPENT = frozenset({"failed", "lost"})
+"""An attempt that was given back is no retry."""
+_ENDS_OF_TASKS = {
+    f"{of}_{outcome}": outcome for of in ("task", "node") for outcome in ("completed", "failed", "skipped", "cancelled")
+}
+
+
+def _tasks_in(event: Emit) -> int:
+    """How many tasks an event ends: items, alone or together; or the own task of a node, which has an attempt."""
+    if event.attempt is not None or event.item is not None:
+        return 1
+    return int((event.data or {}).get("count", 0)) if event.event.startswith("task_") else 0
+
+
+def _count(counts: dict[tuple[str, str], int], outcome: str, data: Mapping[str, Any] | None, number: int = 1) -> None:
+    code = "" if outcome in ("completed", "skipped", "cancelled") or data is None else str(data.get("code") or "")
+    counts[outcome, code] = counts.get((outcome, code), 0) + number
 
 
 _FIELD_OF: dict[type, str] = {

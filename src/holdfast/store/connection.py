@@ -18,7 +18,9 @@ from psycopg.rows import tuple_row
 
 from holdfast.errors import InvalidInput
 from holdfast.masking import keep_secret
+from holdfast.meters import Sample
 from holdfast.store.outage import error_of, is_cured_by_waiting, unreachable
+from holdfast.store.reader_pool import READING, ReaderPool
 
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 Rows = list[tuple[Any, ...]]
@@ -337,10 +339,6 @@ def _costs_the_connection(error: psycopg.DatabaseError) -> bool:
     return isinstance(error, psycopg.OperationalError) and not isinstance(error, psycopg.errors.LockNotAvailable)
 
 
-READING = "reading"
-"""The role of those who only look."""
-
-
 class Connections:
     """One connection per role, and several for those who only look. A broken one is replaced at the next use.
 
@@ -359,8 +357,7 @@ class Connections:
         self._pipelined: dict[str, PipelinedConnection] = {}
         self._connection_numbers: Counter[str] = Counter()
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._idle_readers = [f"{READING} {number}" if number else READING for number in reversed(range(readers))]
-        self._readers = asyncio.Semaphore(readers)
+        self._readers = ReaderPool(readers)
 
     def connection_number(self, role: str) -> int:
         """How often the role has connected: another number says that this is not the same connection as before."""
@@ -396,16 +393,21 @@ class Connections:
     async def use(self, role: str) -> AsyncIterator[Connection]:
         """An ordinary connection for one caller at a time: transactions do not mix."""
         if role == READING:
-            async with self._readers:
-                reader = self._idle_readers.pop()
-                try:
-                    async with self._use(reader) as connection:
-                        yield connection
-                finally:
-                    self._idle_readers.append(reader)
+            async with self._readers.lend() as reader, self._use(reader) as connection:
+                yield connection
             return
         async with self._use(role) as connection:
             yield connection
+
+    def gauges(self) -> list[Sample]:
+        """How the pool is used now."""
+        pool = (self._name.removeprefix("holdfast ").strip(),)
+        return [
+            Sample("readers", self._readers.size, pool),
+            Sample("readers_busy", self._readers.busy, pool),
+            Sample("readers_waiting", self._readers.waiting, pool),
+            Sample("connections", len(self._open) + len(self._pipelined), pool),
+        ]
 
     @asynccontextmanager
     async def _use(self, role: str) -> AsyncIterator[Connection]:

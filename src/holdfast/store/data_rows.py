@@ -23,6 +23,8 @@ class TaskRow(NamedTuple):
     """Whether a correction took its item away."""
     undo: dict[str, Any] | None = None
     """Why it could not be undone, as `error`, if that was tried."""
+    is_corrected: bool = False
+    """Whether a person gave its params."""
 
 
 class ArtifactView(NamedTuple):

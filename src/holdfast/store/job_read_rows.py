@@ -51,6 +51,7 @@ class WholeTaskRow(NamedTuple):
     gone: bool = False
     undo: dict[str, Any] | None = None
     progress: dict[str, Any] | None = None
+    is_corrected: bool = False
     params: Any = None
     params_ref: str | None = None
     output: Any = None

@@ -10,11 +10,13 @@ from holdfast.store.audit import PostgresAudit
 from holdfast.store.audit_rows import NOWHERE, Origin
 from holdfast.store.defaults import PostgresDefaults
 from holdfast.store.definitions import PostgresDefinitions
+from holdfast.store.figures import PostgresFigures
 from holdfast.store.gates import PostgresGates
 from holdfast.store.identities import PostgresIdentities
 from holdfast.store.janitor_store import PostgresJanitorStore
 from holdfast.store.job_reads import PostgresJobReads
 from holdfast.store.migrate import ensure_schema
+from holdfast.store.notify import PostgresNotify
 from holdfast.store.oversight import PostgresOversight
 from holdfast.store.ownership import PostgresOwnership
 from holdfast.store.payloads import Payloads
@@ -77,6 +79,9 @@ class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
     def oversight(self, tenant: str | None) -> PostgresOversight:
         return PostgresOversight(self.connections, tenant=tenant)
 
+    def figures(self, tenant: str | None) -> PostgresFigures:
+        return PostgresFigures(self.connections, tenant=tenant)
+
     def gates(self, origin: Origin = NOWHERE) -> PostgresGates:
         return PostgresGates(self, origin)
 
@@ -94,6 +99,9 @@ class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
 
     def pruning(self) -> PostgresPruning:
         return PostgresPruning(self)
+
+    def notify(self) -> PostgresNotify:
+        return PostgresNotify(self)
 
     def janitor(self) -> PostgresJanitorStore:
         return PostgresJanitorStore(self)

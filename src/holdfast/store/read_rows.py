@@ -92,6 +92,8 @@ class NodeView(NamedTuple):
     """How many of its items a correction took away; no other number counts them."""
     undo: dict[str, Any] | None = None
     """How far it has been undone."""
+    corrected: int = 0
+    """To how many of its tasks a person gave their params."""
 
     @property
     def total(self) -> int:

@@ -304,6 +304,8 @@ class NewJob(NamedTuple):
     text: DefinitionText | None = None
     """The text from which the definition was read."""
     submitter: str | None = None
+    request_id: str | None = None
+    """The HTTP request that submits it; its first event names it."""
     """The identity that may cancel the job because it submitted it, if there is one."""
     defaults_mark: str | None = None
     """Which defaults these were. The store refuses the submission if they are others by now; None: any will do."""

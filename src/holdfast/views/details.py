@@ -175,6 +175,8 @@ class TaskDetails:
     """Whether there are params: a task that waits for others has none yet."""
     params: Any = field(metadata=VERBATIM)
     """What its attempts are given, after all templates."""
+    corrected: bool
+    """Whether a person gave the params."""
     has_output: bool
     """Whether there is an output."""
     output: Any = field(metadata=VERBATIM)
@@ -277,6 +279,7 @@ def details_view(
         row.progress,
         row.params is not None,
         row.params,
+        row.is_corrected,
         has_output,
         output,
         tuple(attempts),

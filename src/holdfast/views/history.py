@@ -112,6 +112,8 @@ class Task:
     """True if a correction took its item away."""
     undo_error: Failure | None = field(default=None, metadata=IF_ANY)
     """Why it could not be undone, and is completed as before."""
+    corrected: bool | None = field(default=None, metadata=IF_ANY)
+    """True if a person gave its params."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +234,7 @@ def task_view(row: TaskRow) -> Task:
         failure_view(row.error),
         row.gone or None,
         failure_view(undo_error(row.undo)),
+        row.is_corrected or None,
     )
 
 

@@ -78,6 +78,8 @@ class NodeState:
     """How many of its items a correction took away; `counts` has none of them."""
     undo: NodeUndone | None = field(default=None, metadata=IF_ANY)
     """How far it has been undone, if it has been."""
+    corrected: int | None = field(default=None, metadata=IF_ANY)
+    """To how many of its tasks a person gave their params, if to any. A progress display leaves it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +365,7 @@ def _node(snapshot: Snapshot, node: Node, *, is_stale: bool) -> NodeState:
         row.began_at if row is not None else None,
         row.gone if row is not None else 0,
         undone_view(row.undo) if row is not None else None,
+        (row.corrected or None) if row is not None else None,
     )
 
 

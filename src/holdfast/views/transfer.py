@@ -95,8 +95,10 @@ def _record(kind: Any) -> Read:
     """Reads an object as a dataclass or a named tuple."""
     hints = get_type_hints(kind)
     if is_dataclass(kind):
-        names = [one.name for one in fields(kind)]
-        required = {one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING}
+        names = [one.name for one in fields(kind) if one.init]
+        required = {
+            one.name for one in fields(kind) if one.init and one.default is MISSING and one.default_factory is MISSING
+        }
     else:
         names, required = list(kind._fields), set(kind._fields) - set(kind._field_defaults)
     readers: dict[str, Read] = {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.core import plans, signals, steering
 from holdfast.core.plans import Stale
@@ -15,8 +15,9 @@ from holdfast.core.states import JobState, Status
 from holdfast.core.undo_plans import COUNTS_AS_UNDONE
 from holdfast.define.definition import Definition
 from holdfast.errors import HoldfastError, InvalidInput, NotFound, Refused
+from holdfast.store.records import PlanRow
 from holdfast.views.advice import request_words
-from holdfast.views.encoding import HIDDEN, IF_ANY
+from holdfast.views.encoding import HIDDEN, IF_ANY, LOCAL
 
 APPLIED, PENDING = "applied", "pending"
 
@@ -123,6 +124,13 @@ class PlanStep:
     is_kept: bool = field(default=False, metadata=HIDDEN)
 
 
+class KeptPlan(NamedTuple):
+    """The row of a correction's plan, and the definition that it brings."""
+
+    row: PlanRow
+    definition: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a verb would do to a job, node by node, as the job was when the plan was made."""
@@ -149,6 +157,8 @@ class Plan:
     uncounted: tuple[str, ...] = field(default=(), metadata=HIDDEN)
     corrected: tuple[str, ...] = field(default=(), metadata=IF_ANY)
     """What a correction changes: `inputs.NAME`, and the parts of the workflow."""
+    kept: KeptPlan | None = field(default=None, repr=False, metadata=LOCAL)
+    """For a correction: what its owner needs to carry it out."""
 
     @property
     def asks(self) -> bool:
@@ -241,12 +251,12 @@ def corrected_plan(
     made_at: float,
     request: VerbRequest,
     plan: plans.Plan,
-    plan_id: str,
+    kept: KeptPlan,
     corrected: tuple[str, ...],
 ) -> Plan:
     """The plan of a verb with a correction."""
     shown = recovery_plan(job_id, generation, made_at, request, plan)
-    return replace(shown, plan_id=plan_id, corrected=corrected).with_flags()
+    return replace(shown, plan_id=kept.row.plan_id, corrected=corrected, kept=kept).with_flags()
 
 
 def steering_plan(job: steering.OpenJob, made_at: float, plan: steering.Steering) -> Plan:

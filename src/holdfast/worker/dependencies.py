@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import urllib.error
-import urllib.request
 from collections.abc import Callable
+from http.client import HTTPException
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.define.gates import BreakerRules
 from holdfast.define.registry import ContractViolation, Registry
 from holdfast.errors import Code, DependencyDown, HandlerFailure, Permanent
+from holdfast.outgoing import Outgoing
 from holdfast.worker.causes import attribute
 from holdfast.worker.values import failure_code
 
@@ -97,12 +97,12 @@ class AsyncGuard(Guard):
         self.leave(error)
 
 
-async def probe(rules: BreakerRules, registry: Registry) -> str | None:
+async def probe(rules: BreakerRules, registry: Registry, outgoing: Outgoing) -> str | None:
     """Probe the dependency; returns what is wrong with it, or None."""
     try:
         async with asyncio.timeout(PROBE_SECONDS):
             if rules.probe_url is not None:
-                return await asyncio.to_thread(_ask, rules.probe_url)
+                return await asyncio.to_thread(_ask, rules.probe_url, outgoing)
             assert rules.probe_handler is not None
             await _call(rules.probe_handler, registry)
     except TimeoutError:
@@ -116,15 +116,12 @@ async def probe(rules: BreakerRules, registry: Registry) -> str | None:
     return None
 
 
-def _ask(url: str) -> str | None:
+def _ask(url: str, outgoing: Outgoing) -> str | None:
     try:
-        with urllib.request.urlopen(url, timeout=PROBE_SECONDS) as answer:
-            return None if 200 <= answer.status < 300 else f"{url} answered {answer.status}"
-    except urllib.error.HTTPError as error:
-        error.close()
-        return f"{url} answered {error.code}"
-    except OSError as error:
-        return f"{url}: {getattr(error, 'reason', error)}"
+        status = outgoing.get_status(url, PROBE_SECONDS)
+    except (OSError, HTTPException) as error:
+        return f"{url}: {str(error) or type(error).__name__}"
+    return None if 200 <= status < 300 else f"{url} answered {status}"
 
 
 async def _call(name: str, registry: Registry) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from holdfast.define.registry import Registry
 from holdfast.errors import Unreachable
 from holdfast.log_events import EventLog, LastingTrouble
+from holdfast.meters import Meters
+from holdfast.outgoing import Outgoing
 from holdfast.pacing import CrowdingMonitor
 from holdfast.store.batch import Handover
 from holdfast.store.leases import in_lock_order
@@ -60,6 +62,7 @@ class Worker:
         pulse: Pulse | None = None,
         shortcut: Shortcut | None = None,
         output: OutputStore | None = None,
+        meters: Meters | None = None,
     ) -> None:
         """Without an `output` store, what attempts print can be seen when they have ended."""
         self._source = source
@@ -67,6 +70,7 @@ class Worker:
         self._options = options
         self._wake = wake
         self._workplace = workplace
+        self._meters = meters or Meters()
         self._pulse = pulse
         self._shortcut = shortcut
         self._crowding = CrowdingMonitor()
@@ -75,7 +79,7 @@ class Worker:
         self._leases = HeldLeases(self._reports, pulse, wake)
         self._own_lease = OwnLease(source, registry, options, pulse)
         self._jobs = KnownJobs(source, registry, self._leases)
-        self._probes = BreakerProbes(source, registry)
+        self._probes = BreakerProbes(source, registry, Outgoing(options.outgoing_allow))
         self._stream = OutputStream(output, self._own_lease, self._leases) if output is not None else None
         services = HandlerServices(
             self._own_lease.save_checkpoint,
@@ -87,7 +91,14 @@ class Worker:
         )
         self._executor = Executor(registry, services, payloads, options.concurrency)
         self._slots = Slots(
-            options.concurrency, self._executor, self._own_lease, self._leases, self._reports, self._jobs, wake
+            options.concurrency,
+            self._executor,
+            self._own_lease,
+            self._leases,
+            self._reports,
+            self._jobs,
+            wake,
+            self._meters,
         )
         self._code = CodeFiles(registry.modules)
         self._heartbeat = Heartbeat(
@@ -97,6 +108,10 @@ class Worker:
     @property
     def lease_count(self) -> int:
         return len(self._leases)
+
+    @property
+    def slot_count(self) -> int:
+        return self._options.concurrency
 
     @property
     def is_registered(self) -> bool:
@@ -150,6 +165,7 @@ class Worker:
         room = self._room(reported=len(reports))
         leases: list[Lease] = []
         if reports or room:
+            began = time.perf_counter()
             try:
                 accepted, leases = await self._report_and_claim(worker, reports, room)
             except Unreachable:
@@ -161,6 +177,9 @@ class Worker:
                 # Meanwhile the lease has ended under which this was claimed.
                 return
             self._trouble.over()
+            if leases:
+                self._meters.time("claim_seconds", time.perf_counter() - began)
+                self._meters.count("tasks_claimed", by=len(leases))
             self._settle(reports, accepted)
             await self._accept(leases)
         if self._reports.ready:

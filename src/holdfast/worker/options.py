@@ -23,5 +23,7 @@ class WorkerOptions:
     """How long an idle worker waits for a wake-up before it looks for tasks by itself."""
     grace_seconds: float
     """How long running attempts may go on after the worker was asked to stop."""
+    outgoing_allow: tuple[str, ...] = ()
+    """Hosts and networks that are not public and that probes may call."""
     database_url: str | None = None
     """Passed to handlers that declare `database=True`."""

@@ -10,6 +10,7 @@ from holdfast.core.breaking import BreakerState
 from holdfast.define.registry import Registry
 from holdfast.errors import Unreachable
 from holdfast.log_events import EventLog
+from holdfast.outgoing import Outgoing
 from holdfast.worker.dependencies import PROBE_SECONDS, SeenBreaker, probe
 from holdfast.worker.ports import TaskSource
 
@@ -22,8 +23,9 @@ MEMORY_SECONDS = 1.0
 class BreakerProbes:
     """Runs one probe at a time, beside the heartbeat: a probe may take longer than a beat."""
 
-    def __init__(self, source: TaskSource, registry: Registry) -> None:
+    def __init__(self, source: TaskSource, registry: Registry, outgoing: Outgoing) -> None:
         self._source = source
+        self._outgoing = outgoing
         self._registry = registry
         self._seen: dict[tuple[str, str], tuple[float, SeenBreaker | None]] = {}
         self.running: asyncio.Task[None] | None = None
@@ -39,7 +41,7 @@ class BreakerProbes:
             if claimed is not None:
                 key, rules = claimed
                 await failpoint.hit("probe.claimed")
-                problem = await probe(rules, self._registry)
+                problem = await probe(rules, self._registry, self._outgoing)
                 await failpoint.hit("probe.asked")
                 await self._source.probed(key, problem)
         except Unreachable as reason:

@@ -6,9 +6,10 @@ import asyncio
 import contextvars
 import time
 
+from holdfast.meters import Meters
 from holdfast.store.leases import Held
 from holdfast.store.records import Lease
-from holdfast.worker.attempt_lines import log_end, log_start
+from holdfast.worker.attempt_lines import log_start, note_end
 from holdfast.worker.clock import lease_clock
 from holdfast.worker.context import Attempt
 from holdfast.worker.execute import Executor, begin
@@ -35,8 +36,10 @@ class Slots:
         reports: UnsentReports,
         jobs: KnownJobs,
         wake: asyncio.Event,
+        meters: Meters,
     ) -> None:
         self._concurrency = concurrency
+        self._meters = meters
         self._executor = executor
         self._own_lease = own_lease
         self._leases = leases
@@ -120,7 +123,7 @@ class Slots:
         seconds = time.monotonic() - attempt.started_monotonic
         mean = self.mean_seconds if self.mean_seconds is not None else seconds
         self.mean_seconds = mean + 0.1 * (seconds - mean)
-        log_end(attempt, report if not attempt.lost else None)
+        note_end(self._meters, attempt, report if not attempt.lost else None, seconds)
         if report is not None and not attempt.lost:
             self._reports.ready.append(report)
         elif self._leases.by_key.get(key) is attempt:

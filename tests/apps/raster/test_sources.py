@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from holdfast import Permanent, RetryAfter, Transient
-from holdfast.apps.raster import sources
 from holdfast.apps.raster.handlers import blob_to_mount
 from holdfast.apps.raster.objects import scrubbed
 from tests.apps.raster.making import Task
@@ -200,41 +199,6 @@ def error_of(address: str, task: Task) -> str:
 def test_messages_of_libraries_are_scrubbed() -> None:
     message = "GET https://user:pw@host/a.tif?sig=abc&x=1 failed (see https://host/b?token=def) why? unknown"
     assert scrubbed(message) == "GET https://host/a.tif?… failed (see https://host/b?… why? unknown"
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "64:ff9b::a9fe:a9fe",
-        "64:ff9b::10.0.0.1",
-        "2002:7f00:1::",
-        "2002:a9fe:a9fe::1",
-        "::127.0.0.1",
-        "::ffff:127.0.0.1",
-        "::ffff:169.254.169.254",
-        "::1",
-        "::",
-        "fe80::1%eth0",
-        "fec0::1",
-        "fd00::1",
-        "ff02::1",
-        "224.0.0.1",
-        "239.255.255.250",
-        "168.63.129.16",
-        "64:ff9b::168.63.129.16",
-        "169.254.169.254",
-        "100.64.0.1",
-        "0.0.0.0",
-        "255.255.255.255",
-    ],
-)
-def test_an_address_that_leads_to_a_private_one_counts_as_private(address: str) -> None:
-    assert not sources.is_public(address)
-
-
-@pytest.mark.parametrize("address", ["8.8.8.8", "64:ff9b::8.8.8.8", "2002:808:808::1", "2606:4700::1111"])
-def test_an_address_of_the_public_network_counts_as_public(address: str) -> None:
-    assert sources.is_public(address)
 
 
 @pytest.mark.parametrize(

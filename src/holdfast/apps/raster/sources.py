@@ -8,7 +8,6 @@ HOLDFAST_RASTER_SOURCES. Messages show only the host and path of an address: its
 from __future__ import annotations
 
 import http.client
-import ipaddress
 import os
 import socket
 import ssl
@@ -22,22 +21,11 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from holdfast import Permanent, RetryAfter, Transient
 from holdfast.apps.raster.objects import CHUNK_BYTES, SCHEMES, Bucket, scrubbed, shown
 from holdfast.apps.raster.storage import readable
+from holdfast.extend.addresses import is_public
 from holdfast.extend.settings import variable
 
 TIMEOUT_SECONDS = 60.0
 LONGEST_ADDRESS = 8000
-_PROVIDERS = frozenset({ipaddress.ip_address("168.63.129.16")})
-"""Addresses in public ranges that are in fact internal services of a cloud (here: Azure)."""
-_CARRIERS = (
-    (ipaddress.IPv6Network("64:ff9b::/96"), 0),
-    (ipaddress.IPv6Network("::ffff:0:0/96"), 0),
-    (ipaddress.IPv6Network("::/96"), 0),
-    (ipaddress.IPv6Network("2002::/16"), 80),
-)
-"""IPv6 networks whose addresses contain an IPv4 address, and by how many bits to shift it out.
-
-NAT64, IPv4-mapped, IPv4-compatible, 6to4.
-"""
 MAX_REDIRECTS = 5
 
 
@@ -227,20 +215,6 @@ def _size(answer: http.client.HTTPResponse) -> int | None:
     if total.isdigit():
         return int(total)
     return answer.length if answer.status == 200 else None
-
-
-def is_public(address: str) -> bool:
-    """Whether an IP address is public. An IPv6 address that contains an IPv4 address counts as that one."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    if ip in _PROVIDERS or ip.is_multicast:
-        return False
-    if isinstance(ip, ipaddress.IPv4Address):
-        return ip.is_global
-    # Asked first: whether such an address is global itself depends on the version of Python.
-    shift = next((shift for network, shift in _CARRIERS if ip in network), None)
-    if shift is not None:
-        return is_public(str(ipaddress.IPv4Address(int(ip) >> shift & 0xFFFFFFFF)))
-    return ip.is_global and not ip.is_site_local
 
 
 def _connect(parts: SplitResult, trusted: bool) -> http.client.HTTPConnection:

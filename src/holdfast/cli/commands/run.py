@@ -20,6 +20,7 @@ from holdfast.cli.options import (
     Inputs,
     Json,
     Labels,
+    MetricsPort,
     PlainCommand,
     Port,
     Priority,
@@ -138,6 +139,7 @@ def up(
     host: Host = None,
     port: Port = None,
     allow_bootstrap: AllowBootstrap = False,
+    metrics_port: MetricsPort = None,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
@@ -154,6 +156,7 @@ def up(
         host=host,
         port=port,
         allow_bootstrap=allow_bootstrap or None,
+        metrics_port=metrics_port,
     )
 
 
@@ -162,17 +165,18 @@ def worker(
     handlers: Handlers = [],  # noqa: B006
     queue: Queues = [],  # noqa: B006
     concurrency: Concurrency = None,
+    metrics_port: MetricsPort = None,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
     """Run tasks until stopped. A worker takes only tasks whose handler it has."""
-    return _serve("worker", handlers, queue, concurrency, as_json, database_url)
+    return _serve("worker", handlers, queue, concurrency, as_json, database_url, metrics_port=metrics_port)
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=RUN)
-def orchestrator(as_json: Json = False, database_url: DatabaseUrl = None) -> int:
+def orchestrator(metrics_port: MetricsPort = None, as_json: Json = False, database_url: DatabaseUrl = None) -> int:
     """Decide what runs next until stopped; runs no tasks itself."""
-    return _serve("orchestrator", [], [], None, as_json, database_url)
+    return _serve("orchestrator", [], [], None, as_json, database_url, metrics_port=metrics_port)
 
 
 def _serve(
@@ -188,6 +192,7 @@ def _serve(
     host: str | None = None,
     port: int | None = None,
     allow_bootstrap: bool | None = None,
+    metrics_port: int | None = None,
 ) -> int:
     from holdfast.cli.serve import serve
     from holdfast.cli.session import Target
@@ -203,6 +208,7 @@ def _serve(
         host=host,
         port=port,
         allow_bootstrap=allow_bootstrap,
+        metrics_port=metrics_port,
         as_json=as_json,
         target=target,
     )

@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import INSTALL, RUN, AllowBootstrap, DatabaseUrl, Host, Json, PlainCommand, Port, Tenant
+from holdfast.cli.options import (
+    INSTALL,
+    RUN,
+    AllowBootstrap,
+    DatabaseUrl,
+    Host,
+    Json,
+    MetricsPort,
+    PlainCommand,
+    Port,
+    Tenant,
+)
 
 commands = typer.Typer()
 
@@ -31,6 +42,7 @@ def api(
     host: Host = None,
     port: Port = None,
     allow_bootstrap: AllowBootstrap = False,
+    metrics_port: MetricsPort = None,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
@@ -39,7 +51,12 @@ def api(
     from holdfast.cli.session import Target
 
     return serve_api(
-        host=host, port=port, allow_bootstrap=allow_bootstrap or None, as_json=as_json, target=Target(database_url)
+        host=host,
+        port=port,
+        allow_bootstrap=allow_bootstrap or None,
+        metrics_port=metrics_port,
+        as_json=as_json,
+        target=Target(database_url),
     )
 
 

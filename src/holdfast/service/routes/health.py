@@ -1,4 +1,4 @@
-"""Whether the service lives and can work, and its description."""
+"""Whether the service lives and can work, its metrics, and its description."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from fastapi import Response
 
-from holdfast.operations.identity import Permission
+from holdfast.operations.identity import EVERY_TENANT, Permission
+from holdfast.operations.metrics import MEDIA_TYPE
 from holdfast.service.answers import json_response
 from holdfast.service.call import Call
 from holdfast.service.table import Media, RouteTable
@@ -41,6 +42,14 @@ async def readyz(call: Call) -> Response:
 async def show_health(call: Call) -> Response:
     """Whether the installation does its work, and if not, why."""
     return call.answer(await call.client.health())
+
+
+@table.get("/metrics", Permission.READ, answers=Media("text/plain", "Metrics, as Prometheus reads them."))
+async def show_metrics(call: Call) -> Response:
+    """The metrics of this process and of the installation. A key of one tenant gets the figures of its tenant alone."""
+    page = call.state.metrics
+    is_whole = call.identity.tenant == EVERY_TENANT and "tenant" not in call.request.query_params
+    return Response(await (page.whole() if is_whole else page.of_tenant(call.tenant)), media_type=MEDIA_TYPE)
 
 
 @table.get("/openapi.json", Permission.PUBLIC, answers=Media("application/json", "The OpenAPI document."))

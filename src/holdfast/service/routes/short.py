@@ -15,6 +15,7 @@ from holdfast.service.call import Call, JobId
 from holdfast.service.routes.submissions import SUBMIT_ERRORS, SubmissionKey, status_of, submit_and_settle
 from holdfast.service.routes.verbs import SENT, IdempotencyKey, Wait, carry_out_verb
 from holdfast.service.table import RouteTable
+from holdfast.views.encoding import to_json
 
 PREFIX = "/api"
 table = RouteTable("short forms")
@@ -48,7 +49,7 @@ async def submit_by_name(
     """
     body = Submit(workflow=workflow, inputs=inputs, resume=resume, force=force)
     submission = await submit_and_settle(call, body, idempotency_key)
-    return call.answer({**submission.to_json(), "status": submission.answer}, status_of(submission))
+    return call.answer({**to_json(submission), "status": submission.answer}, status_of(submission))
 
 
 @table.post("/jobs/{job}/retry", Permission.OPERATE, answers=VerbResult, also=SENT, errors=(Refused,))

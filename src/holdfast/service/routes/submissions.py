@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import Header, Response
@@ -22,11 +22,11 @@ from holdfast.errors import (
 from holdfast.operations.batches import SubmitRequest
 from holdfast.operations.identity import Permission
 from holdfast.operations.submitting import Submission
-from holdfast.service.answers import plain_response
 from holdfast.service.bodies import Batch, Submit
 from holdfast.service.call import Call, CallContext
 from holdfast.service.definitions import definition_from, definition_of
 from holdfast.service.table import ListOf, RouteTable
+from holdfast.views.encoding import VERBATIM
 
 table = RouteTable("jobs")
 SubmissionKey = Annotated[
@@ -42,7 +42,7 @@ class BatchOutcome:
     status: int
     """What `POST /jobs` would have answered."""
     submission: Submission | None
-    problem: dict[str, Any] | None
+    problem: dict[str, Any] | None = field(metadata=VERBATIM)
     """Why it was refused, if it was: the problem object."""
 
 
@@ -65,12 +65,7 @@ async def submit_job(call: Call, body: Submit, idempotency_key: SubmissionKey = 
     if not call.is_ours:
         submission = await call.client.settle_submission(submission)
     headers = {"Location": f"{call.request.url.path}/{submission.job_id}"}
-    return call.answer(_shown(call, submission), status_of(submission), headers)
-
-
-def _shown(call: CallContext, submission: Submission) -> Any:
-    """People get a hint instead of what it was made of."""
-    return submission if call.is_ours else submission.to_json()
+    return call.answer(submission, status_of(submission), headers)
 
 
 def status_of(submission: Submission) -> int:
@@ -133,7 +128,7 @@ async def submit_batch(call: Call, body: Batch) -> Response:
     The answers stand in the order of the submissions. One that is refused is answered with its problem, and stops no
     other. A job that resumes is not waited for.
     """
-    outcomes: dict[int, dict[str, Any]] = {}
+    outcomes: dict[int, BatchOutcome] = {}
     requests: dict[int, SubmitRequest] = {}
     for number, given in enumerate(body.jobs):
         try:
@@ -142,9 +137,8 @@ async def submit_batch(call: Call, body: Batch) -> Response:
             outcomes[number] = _refused(problem)
     made = await call.client.submit_batch(list(requests.values())) if requests else []
     for number, outcome in zip(requests, made, strict=True):
-        outcomes[number] = _refused(outcome) if isinstance(outcome, HoldfastError) else _made(call, outcome)
-    answers = [outcomes[number] for number in range(len(body.jobs))]
-    return call.items(answers) if call.is_ours else plain_response({"items": answers, "next_cursor": None})
+        outcomes[number] = _refused(outcome) if isinstance(outcome, HoldfastError) else _made(outcome)
+    return call.items([outcomes[number] for number in range(len(body.jobs))])
 
 
 def _request(given: dict[str, Any], place: str) -> SubmitRequest:
@@ -171,9 +165,9 @@ def _request(given: dict[str, Any], place: str) -> SubmitRequest:
     )
 
 
-def _refused(problem: HoldfastError) -> dict[str, Any]:
-    return {"status": problem.http_status, "submission": None, "problem": problem.to_problem()}
+def _refused(problem: HoldfastError) -> BatchOutcome:
+    return BatchOutcome(problem.http_status, None, problem.to_problem())
 
 
-def _made(call: CallContext, submission: Submission) -> dict[str, Any]:
-    return {"status": status_of(submission), "submission": _shown(call, submission), "problem": None}
+def _made(submission: Submission) -> BatchOutcome:
+    return BatchOutcome(status_of(submission), submission, None)

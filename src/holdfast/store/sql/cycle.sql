@@ -266,7 +266,7 @@ where t.job_id = %(job)s::uuid and t.node = %(node)s and t.item = any(%(items)s:
 
 -- name: correct_tasks
 -- Makes tasks ready again with other params, with a new epoch and full budgets. Completed attempts stay in the history;
--- a task that had completed starts without its checkpoints.
+-- a task that had completed starts without its checkpoints. What a person gave a task is among the params, and stays.
 with given as materialized (
     select t.job_id, t.node, t.item, t.status, t.epoch, t.attempt, t.worker, t.started_at, t.finished_at,
         w.params as new_params, w.params_ref as new_params_ref
@@ -286,7 +286,7 @@ forgotten as (
 update tasks t
 set status = 'ready', waits = true, gone = null, epoch = t.epoch + 1, retry_count = 0, lost_count = 0, crash_count = 0,
     requeue_count = 0, output = null, output_ref = null, error = null, undo = null, worker = null, started_at = null,
-    finished_at = null, params = g.new_params, params_ref = g.new_params_ref, params_given = false,
+    finished_at = null, params = g.new_params, params_ref = g.new_params_ref,
     has_contract = nullif(%(has_contract)s::boolean, false)
 from given g
 where t.job_id = any(array[g.job_id]) and t.node = g.node and t.item = g.item;

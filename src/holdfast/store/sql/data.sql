@@ -21,7 +21,7 @@ left join queue q on t.status = 'ready' and q.job_id = any(array[t.job_id]) and 
 -- One page of a job's tasks, by node and item; with a node, up to its last one. The names of nodes sort before '~'.
 select t.node, t.item, {{status_of_task}} as status, {{attempts_of_task}} as attempt, coalesce(w.name, t.worker) as worker,
     case when q.state = 'leased' then q.claimed_at else t.started_at end as started_at, t.finished_at,
-    t.error::text as error, t.gone is not null as gone, t.undo::text as undo
+    t.error::text as error, t.gone is not null as gone, t.undo::text as undo, t.params_given as is_corrected
 from tasks t
 {{queued_task}}
 left join workers w on w.worker_id = q.holder

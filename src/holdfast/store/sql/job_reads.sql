@@ -57,7 +57,7 @@ order by b.seq limit %(limit)s;
 select t.node, t.item, {{status_of_task}} as status, {{attempts_of_task}} as attempt, coalesce(w.name, t.worker) as worker,
     case when q.state = 'leased' then q.claimed_at else t.started_at end as started_at, t.finished_at,
     t.error::text as error, t.gone is not null as gone, t.undo::text as undo, q.progress::text as progress,
-    t.params::text as params, t.params_ref, t.output::text as output, t.output_ref
+    t.params_given as is_corrected, t.params::text as params, t.params_ref, t.output::text as output, t.output_ref
 from tasks t
 {{queued_task}}
 left join workers w on w.worker_id = q.holder

@@ -138,6 +138,18 @@ select distinct on (n.workflow_id) n.workflow_id, n.version, n.registered_at fro
 ) n
 order by n.workflow_id, n.registered_at desc, n.version desc;
 
+-- name: shut_gates
+-- The gates that let nothing through now: breakers that are not closed, and limits that are full. `lane` are all lanes
+-- with their gates, `counted` has the running tasks of each lane.
+select 'limit:' || m.tenant || ':' || m.name as gate from limits m
+where m.concurrency <= (
+        select sum(c.running) from lane l join counted c on c.lane_id = l.lane_id
+        where 'limit:' || m.tenant || ':' || m.name = any(l.gates))
+    or least(m.burst, m.tokens + case when m.refilled_at = '-infinity' then m.burst
+        else m.rate * extract(epoch from now() - m.refilled_at) end) < 1
+union all
+select 'breaker:' || b.name from breakers b where b.state <> 'closed';
+
 -- name: queue_lines
 -- The tasks of a tenant by queue. A task is held if its job is paused, or if its lane is behind a breaker that is not
 -- closed or a limit that is full. Limits count the tasks of all tenants.
@@ -152,14 +164,7 @@ counted as materialized (
     from queue q group by q.lane_id
 ),
 shut as materialized (
-    select 'limit:' || m.tenant || ':' || m.name as gate from limits m
-    where m.concurrency <= (
-            select sum(c.running) from lane l join counted c on c.lane_id = l.lane_id
-            where 'limit:' || m.tenant || ':' || m.name = any(l.gates))
-        or least(m.burst, m.tokens + case when m.refilled_at = '-infinity' then m.burst
-            else m.rate * extract(epoch from now() - m.refilled_at) end) < 1
-    union all
-    select 'breaker:' || b.name from breakers b where b.state <> 'closed'
+    {{shut_gates}}
 ),
 judged as (
     select l.queue, c.*, exists (select 1 from shut s where s.gate = any(l.gates)) as is_held

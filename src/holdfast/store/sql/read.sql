@@ -31,11 +31,15 @@ case when j.holds @> '[{"by": "pause"}]' then (
 
 -- name: read_nodes
 -- The nodes that have begun, without their outputs: the output of a fan-in can be as large as all its items. Tasks whose
--- items are gone do not count.
+-- items are gone do not count. Only a recovery gives params to tasks: the tasks of other jobs are not read.
 select n.node, n.status, n.reason, n.attempt, n.width - g.gone as width, n.completed_count as completed,
     n.failed_count as failed, n.skipped_count - g.gone as skipped, n.cancelled_count as cancelled, n.retry_at,
     n.error::text as error, n.started_at, n.finished_at, n.expanded_count - g.gone as expanded, n.batch_size,
-    {{work_began}} as began_at, n.width as numbers, g.gone, n.undo::text as undo
+    {{work_began}} as began_at, n.width as numbers, g.gone, n.undo::text as undo, (
+        select count(*)::int from tasks t
+        where t.job_id = any(array[n.job_id]) and t.node = n.node and t.params_given and t.gone is null
+            and %(whole)s and (select j.generation > 1 from jobs j where j.job_id = %(job)s)
+    ) as corrected
 from nodes n
 cross join lateral (select coalesce((n.matching ->> 'gone')::int, 0) as gone) g
 where n.job_id = %(job)s;

@@ -27,7 +27,8 @@ from wanted w where w.is_first order by w.definition_hash, w.tenant
 on conflict (tenant, definition_hash) do nothing;
 
 -- name: keep_plan
--- The plan of a correction, if it is not known yet, and the definition that it brings. No name stands for that one.
+-- The plan of a correction that a person has decided on, and the definition that it brings, for the owner. No name
+-- stands for that definition. The plan of an earlier request that was not carried out counts as new.
 with stored as (
     insert into workflows (definition_hash, tenant, workflow_id, version, definition)
     select %(definition_hash)s, '', j.workflow_id, %(version)s, %(definition)s::json
@@ -36,7 +37,7 @@ with stored as (
 )
 insert into plans (job_id, plan_id, generation, last_seq, definition_hash, inputs, content)
 values (%(job)s::uuid, %(plan)s, %(generation)s, %(last_seq)s, %(definition_hash)s, %(inputs)s::jsonb, %(content)s::jsonb)
-on conflict (job_id, plan_id) do nothing;
+on conflict (job_id, plan_id) do update set made_at = now();
 
 -- name: store_resolved
 -- Definitions into which defaults were filled. They belong to no tenant, so that no name stands for them: a name stands
@@ -122,9 +123,10 @@ with wanted as (
     select * from unnest(%(job_id)s::uuid[], %(tenant)s::text[], %(workflow_id)s::text[], %(version)s::text[],
         %(definition_hash)s::text[], %(identity)s::text[], %(body_hash)s::text[], %(inputs)s::jsonb[],
         %(priority)s::smallint[], %(force)s::boolean[], %(labels)s::jsonb[], %(defaults_mark)s::text[],
-        %(correlation_id)s::text[], %(callback_url)s::text[], %(submitter)s::text[]) with ordinality
+        %(correlation_id)s::text[], %(callback_url)s::text[], %(submitter)s::text[], %(request_id)s::text[])
+        with ordinality
         as w (job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority, force, labels,
-            defaults_mark, correlation_id, callback_url, submitter, place)
+            defaults_mark, correlation_id, callback_url, submitter, request_id, place)
 ),
 other_defaults as materialized (
     select t.tenant from (select distinct w.tenant, w.defaults_mark from wanted w) t
@@ -169,8 +171,9 @@ created as (
 ),
 logged as (
     insert into events (job_id, seq, event, data)
-    select job_id, 1, 'job_created', jsonb_strip_nulls(
-        jsonb_build_object('workflow_id', workflow_id, 'version', version, 'previous', previous)) from created
+    select c.job_id, 1, 'job_created', jsonb_strip_nulls(jsonb_build_object('workflow_id', c.workflow_id,
+        'version', c.version, 'previous', c.previous, 'request_id', w.request_id))
+    from created c join wanted w on w.job_id = c.job_id
 ),
 signalled as (
     insert into inbox (owner, job_id, kind) select 0, job_id, 'submitted' from created

@@ -1,0 +1,1 @@
+"""What is sent to people and programs about what happens to jobs."""

@@ -1,0 +1,77 @@
+"""Rows of what is sent to receivers. Plain data; reads nothing."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, NamedTuple
+
+
+def shown_receiver(receiver: str) -> str:
+    """A receiver without the query of its URL, which may be a secret."""
+    address, mark, _ = receiver.partition("?")
+    return f"{address}?…" if mark and receiver.startswith("callback:") else receiver
+
+
+class NotedEvent(NamedTuple):
+    """An event that somebody gets, as its owner has written it."""
+
+    event: str
+    created_at: datetime
+    job_id: str | None = None
+    workflow_id: str | None = None
+    node: str | None = None
+    generation: int | None = None
+    seq: int | None = None
+    times: int = 1
+    """How often it happened in the commit that noted it."""
+    items: tuple[int, ...] = ()
+    data: dict[str, Any] | None = None
+
+
+class ClaimedDelivery(NamedTuple):
+    """What this process sends now: the events, and what is known of their receiver."""
+
+    delivery_id: str
+    tenant: str
+    kind: str
+    receiver: str
+    tries: int
+    """With this one."""
+    waited_seconds: float
+    """Since when it is tried."""
+    failures: int
+    """How often its destination has failed in a row."""
+    events: tuple[NotedEvent, ...] = ()
+    job_id: str | None = None
+    url: str | None = None
+    """Where the webhook is; None: there is no such webhook."""
+    secret: str | None = None
+    former_secret: str | None = None
+    """The one before, for as long as it signs too."""
+    disabled_reason: str | None = None
+    mail_domains: tuple[str, ...] = ()
+    first_id: str | None = None
+    """The delivery that stands for the first mail of the job to this recipient."""
+
+    @property
+    def target(self) -> str:
+        """The name of the webhook, the URL of the callback, or the address of the recipient."""
+        return self.receiver.partition(":")[2]
+
+    @property
+    def shown_receiver(self) -> str:
+        """As people see it: without the query of a callback's URL, which may be a secret."""
+        return shown_receiver(self.receiver)
+
+
+class Mark(NamedTuple):
+    """How a try has ended."""
+
+    status: str
+    """`sent`, `waiting` (for the next try) or `dead`."""
+    pause_seconds: float = 0.0
+    """How long the next try waits."""
+    held_seconds: float | None = None
+    """How long nothing is sent to the destination; None: it is not to blame."""
+    answer: int | None = None
+    error: str | None = None

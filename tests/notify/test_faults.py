@@ -1,0 +1,118 @@
+"""Processes that die, stand still or lose their database at each point between an event and its receiver."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast.failpoint import POINTS
+from holdfast.notify.service import LEASE_SECONDS
+from tests.conftest import eventually
+from tests.notify.receiver import Receiver
+from tests.notify.stage import Stage
+
+pytestmark = pytest.mark.anyio
+
+HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
+OURS = [point for point in POINTS if point.startswith("delivery.")]
+
+
+@contextmanager
+def orchestrator(url: str, home: Path, **more: str) -> Iterator[subprocess.Popen[bytes]]:
+    environment = {
+        **os.environ,
+        "HOLDFAST_DATABASE_URL": url,
+        "HOLDFAST_HOME": str(home),
+        "HOLDFAST_POLL_SECONDS": "0.2",
+        "HOLDFAST_OUTGOING_ALLOW": "127.0.0.1",
+        **more,
+    }
+    process = subprocess.Popen(
+        [HOLDFAST, "orchestrator"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        process.wait(20)
+
+
+@pytest.mark.parametrize("action", ["kill", "stop", "error"])
+@pytest.mark.parametrize("point", OURS)
+async def test_nothing_is_lost_when_a_process_is_struck(
+    stage: Stage, receiver: Receiver, database_url: str, tmp_path: Path, point: str, action: str
+) -> None:
+    await stage.webhook(receiver.url, events=["node_failed", "job_failed"])
+    jobs = [str(uuid.uuid4()) for _ in range(3)]
+    for job_id in jobs:
+        await stage.note("node_failed", job_id=job_id)
+        await stage.note("job_failed", job_id=job_id)
+    once = tmp_path / "once"
+    fault = {"HOLDFAST_FAILPOINT": f"{point}:{action}@1", "HOLDFAST_FAILPOINT_ONCE": str(once)}
+
+    async def is_struck() -> bool:
+        return (once / point).exists()
+
+    async def all_sent() -> bool:
+        return {status for status, *_ in await stage.deliveries()} == {"sent"}
+
+    with orchestrator(database_url, tmp_path, **fault):
+        await eventually(is_struck)
+        with orchestrator(database_url, tmp_path):
+            await stage.pass_time(LEASE_SECONDS + 1)
+            await eventually(all_sent)
+    ids = dict(await stage.sql("select delivery_id::text, outbox_id from deliveries"))
+    assert set(receiver.ids) == ids.keys()
+    assert len(ids) == 6
+    # A receiver that forgets duplicates sees the events of each job in their order.
+    for job_id in jobs:
+        of_job = [request for request in receiver.requests if request.json["data"]["job_id"] == job_id]
+        firsts = list(dict.fromkeys(request.id for request in of_job))
+        assert [ids[one] for one in firsts] == sorted(ids[one] for one in firsts)
+
+
+async def test_a_process_that_stops_sends_what_is_due_before_it_ends(
+    stage: Stage, receiver: Receiver, database_url: str, tmp_path: Path
+) -> None:
+    await stage.webhook(receiver.url)
+    with orchestrator(database_url, tmp_path, HOLDFAST_POLL_SECONDS="3600") as process:
+
+        async def is_there() -> bool:
+            return bool(await stage.sql("select 1 from orchestrators where ended_at is null"))
+
+        await eventually(is_there)
+        await stage.note()
+        process.terminate()
+        assert await asyncio.to_thread(process.wait, 20) == 0
+    assert [status for status, *_ in await stage.deliveries()] == ["sent"]
+
+
+async def test_a_job_is_not_slowed_by_a_receiver_that_hangs(
+    stage: Stage, receiver: Receiver, database_url: str
+) -> None:
+    """The cycle of an owner knows nothing of receivers: a whole job runs while they hang."""
+    from tests.running import running
+
+    await stage.webhook(receiver.url)
+    receiver.mode = "hangs"
+    for _ in range(20):
+        await stage.note(job_id=None)
+    async with running(database_url, outgoing_allow=("127.0.0.1",)) as engine:
+
+        async def hangs() -> bool:
+            return len(receiver.requests) == 4
+
+        await eventually(hangs)
+        status = await engine.run("workflow_id: w\nnodes: {a: {handler: echo}}")
+        assert status["status"] == "completed"
+        await receiver.end()
