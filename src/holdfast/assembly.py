@@ -181,9 +181,7 @@ def new_services(
             )
             for number in range(1, orchestrators + 1)
         ]
-        janitor, notifier, scheduler = _duties(stores, settings, meters)
-        # Who drives one job lets nothing else begin.
-        scheduler = scheduler if only_job is None else None
+        janitor, notifier, scheduler = _duties(stores, settings, meters, ticks=only_job is None)
     if registry is not None:
         source = stores.open("worker", settings.lease_seconds)
         worker = Worker(
@@ -202,11 +200,13 @@ def new_services(
     return Services(switchboard, listener, janitor, notifier, scheduler, worker, stores.closing, meters)
 
 
-def _duties(stores: _Stores, settings: Settings, meters: Meters) -> tuple[Janitor, Notifier, Scheduler]:
+def _duties(
+    stores: _Stores, settings: Settings, meters: Meters, *, ticks: bool
+) -> tuple[Janitor, Notifier, Scheduler | None]:
     """What a process with an orchestrator does beside driving jobs. The schedules share the janitor's connections."""
     upkeep = stores.open("janitor", settings.owner_lease_seconds)
     notifier = new_notifier(stores.open("notifier", settings.owner_lease_seconds), settings)
-    return new_janitor(upkeep, settings, meters), notifier, new_scheduler(upkeep, settings)
+    return new_janitor(upkeep, settings, meters), notifier, new_scheduler(upkeep, settings) if ticks else None
 
 
 def _listener(url: str, switchboard: Switchboard) -> Listener:
