@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from holdfast import masking
 from holdfast.embedded.server import use_embedded
 from holdfast.store.migrate import apply_missing
 from holdfast.store.postgres import PostgresStore
@@ -34,6 +35,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     number = sum(int(str(value)) for name, value in properties if name == "generated")
     if number:
         terminalreporter.write_line(f"{number:,} requests were generated from the routes of the application")
+
+
+@pytest.fixture(autouse=True)
+def no_secrets_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test has masked is forgotten after it: the beginning of a secret may be any letter."""
+    for name in ("_secrets", "_of_tasks", "_in_json", "_pattern", "_task_pattern"):
+        monkeypatch.setattr(masking, name, getattr(masking, name))
 
 
 @pytest.fixture(autouse=True)
@@ -123,14 +131,14 @@ def database_url(server_url: str, template_database: str, free_databases: list[s
 
 
 def _empty(connection: psycopg.Connection) -> None:
-    """End all other connections, delete every row, and drop the schemas of apps."""
+    """End all other connections, delete every row that no migration has made, and drop the schemas of apps."""
     connection.execute(
         "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
         " where datname = current_database() and pid <> pg_backend_pid()"
     )
     tables = connection.execute(
-        "select tablename from pg_tables where schemaname = 'holdfast' and tablename <> 'migrations'"
-        " order by tablename = 'workflows'"
+        "select tablename from pg_tables where schemaname = 'holdfast'"
+        " and tablename not in ('migrations', 'installation_secrets') order by tablename = 'workflows'"
     ).fetchall()
     with connection.transaction():
         connection.execute("drop schema if exists stac cascade")

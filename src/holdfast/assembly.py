@@ -78,6 +78,7 @@ def _worker_options(
         grace_seconds=settings.grace_seconds,
         outgoing_allow=settings.outgoing_allow,
         database_url=url,
+        secrets_dir=settings.secrets_dir,
     )
 
 
@@ -249,6 +250,7 @@ def new_web_server(url: str, settings: Settings, meters: Meters | None = None) -
         meters=meters or Meters(Code),
         allow_bootstrap=settings.allow_bootstrap,
         open_installation=partial(_installation, url),
+        open_listener=lambda tell: Listener(url, {TASK: tell}),
     )
     state.meters.watch(store.connections.gauges)
     server = WebServer(
@@ -259,7 +261,7 @@ def new_web_server(url: str, settings: Settings, meters: Meters | None = None) -
         grace_seconds=settings.grace_seconds,
         root_path=settings.root_path,
         trusted_proxies=settings.trusted_proxies,
-        on_stop=state.live.end,
+        on_stop=state.end,
     )
     return server, store
 

@@ -78,6 +78,8 @@ class Code(StrEnum):
     COUNTERS_DISAGREE = "COUNTERS_DISAGREE"
     UNDONE = "UNDONE"
     UNDO_INCOMPLETE = "UNDO_INCOMPLETE"
+    SECRET_MISSING = "SECRET_MISSING"
+    SECRET_UNREADABLE = "SECRET_UNREADABLE"
 
 
 class FailureClass(StrEnum):
@@ -219,6 +221,11 @@ class BacklogFull(Refused):
     code = "BACKLOG_FULL"
     title = "The tenant has reached its limit of open jobs"
     http_status = 429
+
+
+class WorkerGone(Refused):
+    code = "WORKER_GONE"
+    title = "The worker's lease has ended"
 
 
 class QueueRefused(Refused):

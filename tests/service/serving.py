@@ -11,6 +11,7 @@ import httpx2
 from holdfast.assembly import new_web_server
 from holdfast.client import Client
 from holdfast.operations.scope import Scope
+from holdfast.operations.working import WorkDesk
 from holdfast.service.live import Live
 from holdfast.service.server import WebServer
 from holdfast.settings import Settings
@@ -39,6 +40,17 @@ class Service:
         """The streams of the process."""
         live: Live = self._server.app.state.service.live
         return live
+
+    @property
+    def desk(self) -> WorkDesk:
+        """Where workers get their tasks."""
+        desk: WorkDesk = self._server.app.state.service.desk
+        return desk
+
+    @property
+    def connections(self) -> int:
+        """How many clients the server sees."""
+        return len(self._server._server.server_state.connections)
 
     def request_stop(self) -> None:
         self._server.request_stop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.store.work import LEASE_SLACK_SECONDS
+from holdfast.store.leases import LEASE_SLACK_SECONDS
 from tests.simulation.database import Database
 
 STEP_SECONDS = 2.0

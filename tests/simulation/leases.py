@@ -5,8 +5,8 @@ from __future__ import annotations
 import orjson
 
 from holdfast.store.batch import Handover
+from holdfast.store.leases import LEASE_SLACK_SECONDS
 from holdfast.store.records import Lease, WorkerIdentity
-from holdfast.store.work import LEASE_SLACK_SECONDS
 from tests.simulation.database import Database, Key
 from tests.simulation.gates import Gates
 

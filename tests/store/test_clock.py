@@ -9,7 +9,7 @@ from holdfast.core.effects import Lane
 from holdfast.define.gates import DEFAULT_TENANT as TENANT
 from holdfast.define.gates import BreakerRules, Limit
 from holdfast.store.batch import Batch
-from holdfast.store.work import LEASE_SLACK_SECONDS
+from holdfast.store.leases import LEASE_SLACK_SECONDS
 from tests.store.stage import LEASE_SECONDS, Stage, report_of, retry_write
 
 pytestmark = pytest.mark.anyio

@@ -26,6 +26,7 @@ from holdfast.operations.oversight_ports import FigureStore, OversightStore
 from holdfast.operations.request_ports import RequestStore
 from holdfast.operations.schedule_ports import ScheduleStore
 from holdfast.operations.stream_ports import StreamStore
+from holdfast.operations.work_ports import WorkStore
 from holdfast.sql_files import Migration
 from holdfast.store.audit_rows import Origin
 from holdfast.store.fleet import Fleet, OrchestratorView
@@ -191,7 +192,7 @@ class UpkeepStores(Protocol):
     def janitor(self) -> JanitorStore: ...
 
 
-class OperationsStore(SubmissionStore, UpkeepStores, Protocol):
+class OperationsStore(SubmissionStore, UpkeepStores, WorkStore, Protocol):
     """All that operations ask of a database whose schema is current."""
 
     @property

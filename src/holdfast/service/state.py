@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import Unreachable
 from holdfast.meters import Meters
+from holdfast.operations.arrivals import Arrivals, OpenListener
 from holdfast.operations.identity import Identity
 from holdfast.operations.metrics import Figures, MetricsPage
 from holdfast.operations.ports import Installation, OperationsStore
+from holdfast.operations.working import WorkDesk
 from holdfast.service.identity.door import Door
 from holdfast.service.live import Live
 
@@ -45,12 +47,24 @@ class ServiceState:
     """The counters of the process, which its services share."""
     code_flow: CodeFlow | None = field(default=None)
     """Signs browsers in at an identity provider, if there is one."""
+    open_listener: OpenListener | None = None
+    """Listens for work, for the claims that wait for it."""
     _held_bytes: int = 0
 
     @cached_property
     def live(self) -> Live:
         """The streams of this process."""
         return Live(self.store)
+
+    @cached_property
+    def desk(self) -> WorkDesk:
+        """Where workers over HTTP get their tasks."""
+        return WorkDesk(self.store.bound_workers(), Arrivals(self.open_listener))
+
+    def end(self) -> None:
+        """Let requests that have no end of their own, or a late one, answer now."""
+        self.live.end()
+        self.desk.end()
 
     @cached_property
     def metrics(self) -> MetricsPage:

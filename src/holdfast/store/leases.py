@@ -11,6 +11,11 @@ from holdfast.store.arrays import plain, texts
 if TYPE_CHECKING:
     from holdfast.store.records import Report
 
+LEASE_SLACK_SECONDS = 10.0
+"""How much longer than its timeout an attempt's lease lives. The worker's own timer, which starts when the handler
+begins, ends the attempt. The deadline in the row is there for a worker that does not. It is reckoned from the claim, so
+it leaves time for the claim's answer, for the bounded wait for a slot, and for the report."""
+
 Held = tuple[str, str, int, int]
 """A lease by job, node, item and epoch."""
 

@@ -15,12 +15,10 @@ from holdfast.store.columns import by_name
 from holdfast.store.connection import SYNC
 from holdfast.store.cycle import PostgresCycle
 from holdfast.store.dangers import Dangers
+from holdfast.store.leases import LEASE_SLACK_SECONDS
 from holdfast.store.queries import query
 from holdfast.store.records import OpenedGates
 from holdfast.store.session import PostgresSession
-from holdfast.store.work import (
-    LEASE_SLACK_SECONDS,
-)
 from holdfast.version import __version__
 
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from holdfast.store.attempt_output import PostgresOutput, PostgresOutputReader
 from holdfast.store.audit import PostgresAudit
 from holdfast.store.audit_rows import NOWHERE, Origin
+from holdfast.store.bound_workers import PostgresBoundWorkers
 from holdfast.store.defaults import PostgresDefaults
 from holdfast.store.definitions import PostgresDefinitions
 from holdfast.store.figures import PostgresFigures
@@ -99,6 +100,10 @@ class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
 
     def pruning(self) -> PostgresPruning:
         return PostgresPruning(self)
+
+    def bound_workers(self) -> PostgresBoundWorkers:
+        """What workers over HTTP do at the database."""
+        return PostgresBoundWorkers(self)
 
     def notify(self) -> PostgresNotify:
         return PostgresNotify(self)

@@ -41,7 +41,7 @@ class Renewal:
 
     def release_all_but(self, worker: WorkerIdentity, held: Sequence[Held]) -> None:
         """Give back every lease of the worker but these."""
-        if self._execute(RELEASE, me=worker.worker_id, worker=worker.name, **held_columns(held)):
+        if self._execute(RELEASE, me=worker.worker_id, worker=worker.name, until=None, **held_columns(held)):
             self._execute(NOTIFY, channel=SIGNAL, payload="")
 
     def _execute(self, statement: str, **parameters: Any) -> int:

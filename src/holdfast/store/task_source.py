@@ -13,12 +13,11 @@ from holdfast.store.batch import Handover
 from holdfast.store.breakers import breaker_of, changing, rules_of
 from holdfast.store.columns import by_name, records
 from holdfast.store.connection import SYNC, Answer
-from holdfast.store.leases import Held, held_columns, in_lock_order
+from holdfast.store.leases import LEASE_SLACK_SECONDS, Held, held_columns, in_lock_order
 from holdfast.store.queries import query
 from holdfast.store.records import ItemResult, JobFacts, Lease, Report, WorkerIdentity
 from holdfast.store.session import PostgresSession, signalled
 from holdfast.store.work import (
-    LEASE_SLACK_SECONDS,
     accepted_in,
     claim_statement,
     leases_of,
@@ -90,7 +89,9 @@ class PostgresTaskSource(PostgresSession):
 
     async def release_strays(self, worker: WorkerIdentity, held: Sequence[Held]) -> int:
         """Give back the leases of this worker that it does not hold. None of its claims may be under way."""
-        released = await self._execute("release_strays", me=worker.worker_id, worker=worker.name, **held_columns(held))
+        released = await self._execute(
+            "release_strays", me=worker.worker_id, worker=worker.name, until=None, **held_columns(held)
+        )
         if released:
             await self.notify_orchestrators()
         return released
@@ -140,9 +141,10 @@ class PostgresTaskSource(PostgresSession):
         locked = row["locked"] or ()
         for number in locked:
             on_locked(reports[number])
-        if row["rejected"]:
+        rejected = row["rejected"] or ()
+        if rejected:
             await self.notify_orchestrators()
-        return len(locked) + int(row["rejected"])
+        return len(locked) + len(rejected)
 
     async def claim(
         self,

@@ -9,13 +9,9 @@ from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.batch import Handover
 from holdfast.store.columns import by_name, records
 from holdfast.store.connection import Answer, Statement
+from holdfast.store.leases import LEASE_SLACK_SECONDS
 from holdfast.store.queries import query
 from holdfast.store.records import Lease, Report, WorkerIdentity
-
-LEASE_SLACK_SECONDS = 10.0
-"""How much longer than its timeout an attempt's lease lives. The worker's own timer, which starts when the handler
-begins, ends the attempt. The deadline in the row is there for a worker that does not. It is reckoned from the claim, so
-it leaves time for the claim's answer, for the bounded wait for a slot, and for the report."""
 
 
 def report_statement(worker: WorkerIdentity, reports: Sequence[Report], name: str = "report") -> Statement:
@@ -37,9 +33,14 @@ def report_statement(worker: WorkerIdentity, reports: Sequence[Report], name: st
     }
 
 
-def claim_statement(wish: Handover, *, gated: bool = True) -> Statement:
-    """What lies behind a breaker or a limit is claimed only with `gated`: the gate stays locked until the commit."""
-    return query("claim"), {
+def claim_statement(
+    wish: Handover, *, gated: bool = True, tenant: str | None = None, claim_id: str | None = None
+) -> Statement:
+    """What lies behind a breaker or a limit is claimed only with `gated`: the gate stays locked until the commit.
+
+    A worker over HTTP is given tasks of its tenant, and for one `claim_id` only once.
+    """
+    return query("claim" if claim_id is None else "claim_once"), {
         "gated": gated,
         "me": wish.worker.worker_id,
         "queues": texts(wish.queues) if wish.queues is not None else None,
@@ -47,6 +48,8 @@ def claim_statement(wish: Handover, *, gated: bool = True) -> Statement:
         "limit": wish.limit,
         "slots": wish.limit if wish.slots is None else min(wish.slots, wish.limit),
         "slack": LEASE_SLACK_SECONDS,
+        "tenant": tenant,
+        "claim_id": claim_id,
         # Should a floor ever be wrong, it costs a task seconds and not its life: in one second of five none counts.
         "everything": int(time.time()) % 5 == 0,
     }

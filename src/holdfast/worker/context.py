@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import orjson
 
 from holdfast.define.contract import Contract
+from holdfast.define.secrets import SecretParams
 from holdfast.errors import Code, Permanent
 from holdfast.store.payloads import AttemptObjects
 from holdfast.store.records import ItemResult, JobFacts, Lease
@@ -94,6 +95,12 @@ class Attempt:
     """By breaker, for each call of the dependency: whether it failed."""
     contract: Contract | None = None
     """The schema that its output must match."""
+    secrets: SecretParams | None = None
+    """Where its params refer to secrets."""
+    filled: Any = field(default=None, repr=False)
+    """Its params with the values of these secrets, for the handler alone; None: as in the lease."""
+    values: Sequence[str] = field(default=(), repr=False)
+    """Those values, to mask them."""
     holds_lease: Callable[[], bool] = lambda: True
     """Whether the worker's lease lives, by the worker's own clock."""
 

@@ -106,8 +106,7 @@ class Slots:
             self._leases.discard(key, attempt)
             return
         lease = attempt.lease
-        if lease.has_contract:
-            attempt.contract = self._jobs.contract(lease)
+        attempt.contract, attempt.secrets = self._jobs.contract(lease), self._jobs.secrets(lease)
         attempt.cancel_running = task.cancel
         attempt.holds_lease = self._own_lease.is_live
         attempt.limit_seconds = self._executor.time_limit(lease)

@@ -27,6 +27,7 @@ from holdfast.service.routes import (
     tasks,
     tenants,
     verbs,
+    worker,
     workflows,
 )
 from holdfast.service.table import RouteTable
@@ -57,6 +58,7 @@ def all_tables(prefix: str) -> list[tuple[RouteTable, str]]:
         job_parts,
         signals,
         defaults,
+        worker,
     )
     own = [(module.table, prefix) for module in modules]
     return [(health.table, ""), (front.table, ""), *own, (short.stage_table, prefix), (short.table, short.PREFIX)]

@@ -192,7 +192,7 @@ where o.ended_at is null and o.lease_until > now()
 order by o.orchestrator_id;
 
 -- name: live_workers
--- The live workers, with the numbers of tasks of the tenant that they hold.
+-- The live workers that may get tasks of the tenant, with the numbers of tasks of the tenant that they hold.
 with held as materialized (
     select q.holder, count(*) as tasks from queue q join lanes l on l.lane_id = q.lane_id
     where q.state = 'leased' and l.tenant = coalesce(%(tenant)s, l.tenant) group by q.holder
@@ -200,7 +200,8 @@ with held as materialized (
 select w.worker_id, w.name, w.version, w.queues, w.handlers, w.concurrency, coalesce(h.tasks, 0) as tasks,
     extract(epoch from w.lease_until - now())::float8 as lease_seconds, w.started_at, w.changed_files
 from workers w left join held h on h.holder = w.worker_id
-where w.ended_at is null and w.lease_until > now() order by w.worker_id;
+where w.ended_at is null and w.lease_until > now()
+    and (w.tenant is null or w.tenant = coalesce(%(tenant)s, w.tenant)) order by w.worker_id;
 
 -- name: jobs_without_owner
 -- Open jobs that no orchestrator has claimed, and jobs of owners that are dead. An owner that left in good order has no
@@ -218,7 +219,8 @@ group by j.owner, o.orchestrator_id, o.name, o.lease_until, o.ended_at order by 
 -- Tasks `q` of a lane `l`, counted, and whether a live worker serves their queue.
 l.queue, l.handler, count(*) as tasks, min(q.queued_at) as since,
     exists (select 1 from workers w where w.ended_at is null and w.lease_until > now()
-        and (w.queues is null or l.queue = any(w.queues))) as queue_is_served;
+        and (w.queues is null or l.queue = any(w.queues))
+        and (w.tenant is null or w.tenant = any(array_agg(distinct l.tenant)))) as queue_is_served;
 
 -- name: unserved_lanes
 -- Queued tasks that no live worker can claim: no worker serves their queue, or none has their handler.
@@ -227,7 +229,7 @@ from queue q join lanes l on l.lane_id = q.lane_id
 where q.state <> 'leased' and l.tenant = coalesce(%(tenant)s, l.tenant) and not exists (
     select 1 from workers w
     where w.ended_at is null and w.lease_until > now() and l.handler = any(w.handlers)
-        and (w.queues is null or l.queue = any(w.queues)))
+        and (w.queues is null or l.queue = any(w.queues)) and (w.tenant is null or w.tenant = l.tenant))
 group by l.queue, l.handler order by count(*) desc limit 20;
 
 -- name: unserved_nodes
@@ -237,7 +239,7 @@ from queue q join lanes l on l.lane_id = q.lane_id
 where q.job_id = %(job)s and q.state <> 'leased' and not exists (
     select 1 from workers w
     where w.ended_at is null and w.lease_until > now() and l.handler = any(w.handlers)
-        and (w.queues is null or l.queue = any(w.queues)))
+        and (w.queues is null or l.queue = any(w.queues)) and (w.tenant is null or w.tenant = l.tenant))
 group by q.node, l.queue, l.handler;
 
 -- name: unread_signals

@@ -42,7 +42,10 @@ create table orchestrators (
     primary key (orchestrator_id)
 );
 
--- Processes that run tasks. After a lease expires, the tasks go back to their owners. queues null: all queues.
+-- Processes that run tasks. After a lease expires, the tasks go back to their owners. queues null: all queues. bound_to:
+-- the credential that registered a worker over HTTP, and that alone may speak for it; null: it is at the database.
+-- tenant: whose tasks it gets; null: those of all. claim_id, last_claim_at: its last claim over HTTP that got tasks, so
+-- that the same claim again is answered with the same tasks.
 create table workers (
     worker_id bigint not null generated always as identity,
     name text not null,
@@ -55,7 +58,20 @@ create table workers (
     lease_until timestamptz not null,
     ended_at timestamptz,
     changed_files text[] not null default '{}',
+    bound_to text,
+    tenant text,
+    claim_id text,
+    last_claim_at timestamptz,
     primary key (worker_id)
+);
+
+-- What only the processes of the installation know. lease_secret: 32 random bytes in hexadecimal, with
+-- which the leases of workers over HTTP are signed; a migration draws them.
+create table installation_secrets (
+    only_one boolean not null default true,
+    lease_secret text not null,
+    primary key (only_one),
+    constraint installation_has_one_row check (only_one)
 );
 
 -- One row per run of a workflow. Only the owner writes it. The epoch counts the owners, so that a late write of a

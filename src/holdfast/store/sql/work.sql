@@ -47,7 +47,13 @@ update workers set ended_at = now(), lease_until = now() where worker_id = %(me)
 -- Picks lanes first, then tasks in them by priority, rank and age. Rows below a lane's floor are dead. Lanes behind a
 -- breaker or a limit are read separately, and only for tasks that can begin at once. A handover does not read them,
 -- because it would keep the gates locked until its commit.
-with served_lane as materialized (
+with {{claim_steps}}
+{{claimed_tasks}};
+
+-- name: claim_steps
+-- The steps of a claim, up to the leased tasks. A worker over HTTP gives its claim an id: the same one leases nothing
+-- more.
+served_lane as materialized (
     select l.lane_id, l.handler, case when %(everything)s then 0 else l.floor end as floor,
         l.breaker <> '' or l.limit_key <> '' or exists (
             select 1 from limits m where m.tenant = '' and m.name = 'queue:' || l.queue
@@ -56,7 +62,11 @@ with served_lane as materialized (
         ) as is_gated
     from lanes l
     where l.handler = any(%(handlers)s::text[]) and (%(queues)s::text[] is null or l.queue = any(%(queues)s::text[]))
-        and exists (select 1 from workers w where w.worker_id = %(me)s and w.ended_at is null and w.lease_until > now())
+        and (%(tenant)s::text is null or l.tenant = %(tenant)s)
+        and exists (
+            select 1 from workers w
+            where w.worker_id = %(me)s and w.ended_at is null and w.lease_until > now()
+                and (%(claim_id)s::text is null or w.claim_id is distinct from %(claim_id)s))
 ),
 candidate as materialized (
     select c.job_id, c.node, c.item, l.handler, c.priority, c.rank, c.id
@@ -88,7 +98,10 @@ claimed as (
     where q.job_id = any(array[c.job_id]) and q.node = c.node and q.item = c.item
     returning q.job_id, q.node, q.item, q.epoch, q.attempt, c.handler, q.timeout_seconds, q.suspect, c.priority, c.rank,
         c.id, q.owner
-)
+);
+
+-- name: claimed_tasks
+-- What a worker needs of the tasks in `claimed`.
 select c.job_id::text as job_id, c.node, c.item, c.epoch, c.attempt, c.handler, c.timeout_seconds, c.suspect,
     case when t.undo is null then t.params else jsonb_build_object('params', t.params, 'output', t.output) end::text
         as params, p.resume_point::text as resume_point, coalesce(p.seq, 0) as checkpoint_seq, c.owner,
@@ -145,7 +158,8 @@ where q.job_id = %(job)s and q.node = %(node)s and q.item = %(item)s and q.epoch
 
 -- name: release_strays
 -- Gives leases back that this worker has in the database but does not hold. The answer to their claim was lost, they
--- did not begin in time, or the database went back to an earlier state.
+-- did not begin in time, or the database went back to an earlier state. Claims after `until`, in microseconds since 1970,
+-- are left alone: a worker over HTTP may not know of them yet.
 with known as (
     select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[])
         as k (job_id, node, item, epoch)
@@ -154,6 +168,8 @@ stray as (
     select q.job_id, q.node, q.item
     from queue q
     where q.state || '' = 'leased' and q.holder = %(me)s
+        and (%(until)s::bigint is null
+            or q.claimed_at <= timestamptz 'epoch' + %(until)s::bigint * interval '1 microsecond')
         and not exists (
             select 1 from known k
             where k.job_id = q.job_id and k.node = q.node and k.item = q.item and k.epoch = q.epoch)
@@ -208,7 +224,7 @@ select array_agg(number::int - 1) as accepted from taken;
 -- Late reports change nothing; the owner only gets a signal about them. A worker may send an accepted report again
 -- because its answer was lost. Such a report is not late: it is unread, or its task or its attempt ended by it. The
 -- start time distinguishes it from a report that a sweep wrote for the same attempt. Returns the reports whose lease is
--- held but locked by another session, and the number of rejected reports.
+-- held but locked by another session, and those that are rejected.
 with reported as (
     select r.*, to_timestamp(r.began) as started_at
     from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(attempt)s::int[],
@@ -225,9 +241,8 @@ unread as materialized (
     select i.job_id, i.node, i.item, i.epoch, i.outcome, i.started_at from inbox i
     where i.kind = 'report' and i.worker = %(worker)s and i.job_id = any(%(job_id)s::uuid[])
 ),
-noted as (
-    insert into inbox (owner, job_id, kind, node, item, epoch, attempt, outcome, worker)
-    select coalesce(j.owner, 0), r.job_id, 'rejected', r.node, r.item, r.epoch, r.attempt, r.outcome, %(worker)s
+late as materialized (
+    select coalesce(j.owner, 0) as owner, r.*
     from reported r
     join jobs j on j.job_id = any(array[r.job_id])
     where not exists (select 1 from kept k where k.number = r.number)
@@ -245,9 +260,13 @@ noted as (
             where a.job_id = any(array[r.job_id]) and a.node = r.node and a.item = r.item and a.attempt = r.attempt
                 and a.epoch = r.epoch and a.outcome = r.outcome and a.worker = %(worker)s
                 and a.started_at = r.started_at)
-    returning 1
+),
+noted as (
+    insert into inbox (owner, job_id, kind, node, item, epoch, attempt, outcome, worker)
+    select l.owner, l.job_id, 'rejected', l.node, l.item, l.epoch, l.attempt, l.outcome, %(worker)s from late l
 )
-select (select array_agg(k.number::int - 1) from kept k) as locked, (select count(*)::int from noted) as rejected;
+select (select array_agg(k.number::int - 1) from kept k) as locked,
+    (select array_agg(l.number::int - 1) from late l) as rejected;
 
 -- name: save_checkpoint
 -- A checkpoint can be saved again if its answer was lost. It replaces one that an older attempt saved while its lease

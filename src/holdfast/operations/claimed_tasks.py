@@ -1,0 +1,65 @@
+"""The tasks that a worker over HTTP has claimed, as the service shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from holdfast.operations.lease_tokens import LeaseFacts, token_of
+from holdfast.store.bound_rows import BoundWorker
+from holdfast.store.leases import LEASE_SLACK_SECONDS
+from holdfast.store.records import JobFacts, Lease
+from holdfast.views.work import ClaimedTask, ResumePoint
+from holdfast.worker.ports import TaskSource
+
+NO_FACTS = JobFacts(1, {})
+"""Of a job that was pruned since the claim."""
+
+
+async def claimed_tasks(
+    source: TaskSource, secret: bytes, worker: BoundWorker, leases: Sequence[Lease], claimed_at: int
+) -> tuple[ClaimedTask, ...]:
+    """The tasks of one claim, each with its signed lease and with what its handler may ask of its job."""
+    facts = await source.job_facts(sorted({lease.job_id for lease in leases})) if leases else {}
+    return tuple(_task(secret, worker, lease, facts.get(lease.job_id, NO_FACTS), claimed_at) for lease in leases)
+
+
+def _task(secret: bytes, worker: BoundWorker, lease: Lease, job: JobFacts, claimed_at: int) -> ClaimedTask:
+    signed = LeaseFacts(
+        lease.job_id,
+        lease.node,
+        lease.item,
+        lease.epoch,
+        worker.worker_id,
+        lease.attempt,
+        claimed_at,
+        lease.handler,
+        job.tenant,
+        lease.owner,
+        job.definition_hash if lease.has_contract else "",
+    )
+    ends_after = timedelta(seconds=lease.timeout_seconds + LEASE_SLACK_SECONDS)
+    return ClaimedTask(
+        lease=token_of(secret, signed),
+        handler=lease.handler,
+        params=lease.params,
+        inputs=job.inputs,
+        attempt=lease.attempt,
+        resume_point=ResumePoint(*lease.resume_point) if lease.resume_point is not None else None,
+        timeout_seconds=lease.timeout_seconds,
+        deadline=datetime.fromtimestamp(claimed_at / 1_000_000, UTC) + ends_after,
+        job_id=lease.job_id,
+        node=lease.node,
+        index=lease.item if lease.item >= 0 else None,
+        epoch=lease.epoch,
+        generation=job.generation,
+        tenant=job.tenant,
+        correlation_id=job.correlation_id,
+        external_ids=job.external_ids or {},
+        checkpoint_seq=lease.checkpoint_seq,
+        suspect=lease.suspect,
+        undo=lease.is_undo,
+        owner=lease.owner,
+        params_ref=lease.params_ref,
+        output_ref=lease.output_ref,
+    )
