@@ -172,11 +172,13 @@ def times(one: Schedule) -> str:
 
 def _show_all(schedules: Sequence[Schedule]) -> None:
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
-    for heading in ("schedule", "workflow", "runs", "next", "last", "state"):
+    for heading in ("schedule", "workflow", "runs", "next", "last", "now"):
         table.add_column(heading, no_wrap=True, overflow="ellipsis")
     for one in schedules:
         coming = _at(one.next_runs[0], one) if one.next_runs else ""
-        table.add_row(cut(one.name, 40), cut(one.workflow_id, 40), times(one), coming, _last(one), _state(one))
+        runs = one.cron if one.cron is not None else times(one)
+        answered = (one.last_answer or "").replace("_", " ")
+        table.add_row(cut(one.name, 40), cut(one.workflow_id, 40), runs, coming, answered, _state(one))
     show(table)
 
 
@@ -188,12 +190,12 @@ def _last(one: Schedule) -> str:
 
 def _state(one: Schedule) -> str:
     if one.paused is not None:
-        return f"paused by {cut(one.paused.by, 40)}"
+        return "paused"
     if one.problem is not None:
         return "needs you"
     if one.waiting:
-        return f"{counted(len(one.waiting), 'tick')} waiting"
-    return f"its job is {one.last_job_status}" if one.last_job_status is not None else ""
+        return f"{len(one.waiting)} waiting"
+    return one.last_job_status or ""
 
 
 def _show_one(one: Schedule, target: Target) -> None:
