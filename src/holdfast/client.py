@@ -15,6 +15,7 @@ from typing import Any
 from holdfast.client_details import Details
 from holdfast.client_gates import Bound, Gates
 from holdfast.client_identities import Identities
+from holdfast.client_notifications import Notifications
 from holdfast.client_oversight import Oversight
 from holdfast.client_requests import Requests
 from holdfast.client_schedules import Schedules
@@ -241,7 +242,18 @@ class _Data(Bound):
 
 
 class Client(
-    _Reads, _Data, Details, Gates, Identities, Oversight, Requests, Schedules, Streams, Submissions, Workflows
+    _Reads,
+    _Data,
+    Details,
+    Gates,
+    Identities,
+    Notifications,
+    Oversight,
+    Requests,
+    Schedules,
+    Streams,
+    Submissions,
+    Workflows,
 ):
     """An asynchronous client of one database, or of one service: `async with Client.connect(url) as client: …`."""
 

@@ -22,9 +22,10 @@ from holdfast.operations.gate_ports import GateStore
 from holdfast.operations.identity_ports import IdentityStore
 from holdfast.operations.job_read_ports import JobReadStore
 from holdfast.operations.looks import CorrectingLook, PlanningLook
+from holdfast.operations.notify_ports import HasNotifications
 from holdfast.operations.oversight_ports import FigureStore, OversightStore
 from holdfast.operations.request_ports import RequestStore
-from holdfast.operations.schedule_ports import ScheduleStore
+from holdfast.operations.schedule_ports import HasSchedules
 from holdfast.operations.stream_ports import StreamStore
 from holdfast.operations.work_ports import WorkStore
 from holdfast.sql_files import Migration
@@ -180,19 +181,7 @@ class DefaultsStore(Protocol):
         ...
 
 
-class UpkeepStores(Protocol):
-    """What the care of a database and its duties need, by their purpose."""
-
-    def schedules(self, origin: Origin = ...) -> ScheduleStore: ...
-
-    def audit(self) -> AuditStore: ...
-
-    def pruning(self) -> PruneStore: ...
-
-    def janitor(self) -> JanitorStore: ...
-
-
-class OperationsStore(SubmissionStore, UpkeepStores, WorkStore, Protocol):
+class OperationsStore(HasNotifications, HasSchedules, SubmissionStore, WorkStore, Protocol):
     """All that operations ask of a database whose schema is current."""
 
     @property
@@ -291,6 +280,12 @@ class OperationsStore(SubmissionStore, UpkeepStores, WorkStore, Protocol):
     def defaults(self, origin: Origin = ...) -> DefaultsStore: ...
 
     def identities(self, origin: Origin = ...) -> IdentityStore: ...
+
+    def audit(self) -> AuditStore: ...
+
+    def pruning(self) -> PruneStore: ...
+
+    def janitor(self) -> JanitorStore: ...
 
 
 class Installation(Protocol):

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from holdfast.schedules.ports import TickStore
+from holdfast.store.audit_rows import Origin
 from holdfast.store.schedule_rows import ScheduleRow
 
 
@@ -34,3 +35,9 @@ class ScheduleStore(TickStore, Protocol):
         nothing.
         """
         ...
+
+
+class HasSchedules(Protocol):
+    """The part of a store that has schedules."""
+
+    def schedules(self, origin: Origin = ...) -> ScheduleStore: ...
