@@ -32,6 +32,7 @@ class SubmitRequest:
     correlation_id: str | None = None
     external_ids: Mapping[str, str] | None = None
     callback_url: str | None = None
+    notify: Sequence[Mapping[str, Any]] | None = None
     like: str | None = None
 
 
@@ -76,7 +77,7 @@ async def _job(
         priority=request.priority,
         force=request.force,
         labels=request.labels,
-        marks=check_marks(request.correlation_id, request.external_ids, request.callback_url),
+        marks=check_marks(request.correlation_id, request.external_ids, request.callback_url, request.notify),
         limit_bytes=store.payload_limit_bytes,
         submitter=scope.submitter,
         request_id=scope.origin.request_id,

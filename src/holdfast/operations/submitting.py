@@ -135,6 +135,7 @@ def new_job(
         correlation_id=marks.correlation_id,
         external_ids=marks.external_ids,
         callback_url=marks.callback_url,
+        notify=marks.rules,
         text=definition.text,
         submitter=submitter,
         request_id=request_id,

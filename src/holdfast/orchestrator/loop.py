@@ -208,6 +208,7 @@ class Orchestrator:
         if self._timers["scan"].is_due():
             with self._timers["scan"].bounded():
                 await self._unless_locked(self._take_over(owner))
+                await self._unless_locked(self._subscribe(owner))
         if self._timers["inbox"].is_due():
             with self._timers["inbox"].bounded():
                 await self._unless_locked(self._store.sweep_inbox())
@@ -242,6 +243,9 @@ class Orchestrator:
         owner.notice(gates.shut)
         if gates.may_find:
             self._on_enqueued()
+
+    async def _subscribe(self, owner: Owner) -> None:
+        owner.subscribe(await self._store.subscriptions())
 
     async def _take_over(self, owner: Owner) -> None:
         """Adopt the jobs of the dead, and soon what was sent to them; beware of those that they died of."""

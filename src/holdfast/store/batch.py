@@ -23,6 +23,7 @@ from holdfast.core.effects import (
     GiveParams,
     Lane,
     MarkJob,
+    Notice,
     PinJob,
     RecordAttempt,
     RefuseTask,
@@ -36,6 +37,7 @@ from holdfast.core.effects import (
     WithdrawTasks,
 )
 from holdfast.core.failing import Failure
+from holdfast.core.notifying import merged
 from holdfast.store.records import NodeRow, Report, WorkerIdentity
 
 
@@ -99,6 +101,8 @@ class Batch:
     answers: list[AnswerSignal] = field(default_factory=list)
     breakers: list[Breaker] = field(default_factory=list)
 
+    notices: dict[tuple[str, str | None, str], Notice] = field(default_factory=dict)
+    """By job, node and event. They are written once, with the commit: one row for all that a cycle has to tell."""
     survived: list[str] = field(default_factory=list)
     closes_cycle: bool = False
     """Whether the note of this cycle's jobs goes with its commit, and which job was advanced alone by it."""
@@ -114,6 +118,10 @@ class Batch:
         for effect in effects:
             if type(effect) is WithdrawTasks:
                 withdrawals.append(effect)
+            elif type(effect) is Notice:
+                key = effect.job_id, effect.node, effect.event
+                before = self.notices.get(key)
+                self.notices[key] = effect if before is None else merged(before, effect)
             else:
                 getattr(self, _FIELD_OF[type(effect)]).append(effect)
         return withdrawals

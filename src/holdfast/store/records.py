@@ -50,6 +50,7 @@ class JobRow(NamedTuple):
     last_seq: int
     recovered_at: float | None = None
     undo: dict[str, Any] | None = None
+    notify: list[dict[str, Any]] | None = None
 
 
 class NodeRow(NamedTuple):
@@ -301,6 +302,8 @@ class NewJob(NamedTuple):
     correlation_id: str | None = None
     external_ids: dict[str, str] | None = None
     callback_url: str | None = None
+    notify: list[dict[str, Any]] | None = None
+    """The rules of the submission's receivers, the callback included."""
     text: DefinitionText | None = None
     """The text from which the definition was read."""
     submitter: str | None = None
