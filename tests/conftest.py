@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from holdfast import masking
 from holdfast.embedded.server import use_embedded
 from holdfast.store.migrate import apply_missing
 from holdfast.store.postgres import PostgresStore
@@ -34,6 +35,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     number = sum(int(str(value)) for name, value in properties if name == "generated")
     if number:
         terminalreporter.write_line(f"{number:,} requests were generated from the routes of the application")
+
+
+@pytest.fixture(autouse=True)
+def no_secrets_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test has masked is forgotten after it: the beginning of a secret may be any letter."""
+    for name in ("_secrets", "_of_tasks", "_in_json", "_pattern", "_task_pattern"):
+        monkeypatch.setattr(masking, name, getattr(masking, name))
 
 
 @pytest.fixture(autouse=True)

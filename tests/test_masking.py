@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import traceback
+from urllib.parse import quote, quote_plus
 
 import pytest
 
 from holdfast.errors import Detail, InvalidInput
-from holdfast.masking import keep_secret, keep_secrets_of, masked, without_secrets
+from holdfast.masking import (
+    MASK,
+    beginning,
+    begun_before,
+    json_without_task_secrets,
+    keep_secret,
+    keep_secrets_of,
+    keep_task_secret,
+    masked,
+    unfinished,
+    without_secrets,
+    without_task_secrets,
+)
 from tests.conftest import eventually
 from tests.running import registry, running
 
@@ -86,3 +101,64 @@ async def test_no_secret_is_stored_with_a_job(database_url: str) -> None:
         stored = " ".join(text for (text,) in rows)
         assert "http://somebody:***@127.0.0.1:1" in stored and "the log has ***" in stored
         assert "S3cr3t" not in stored and "S1gnature" not in stored
+
+
+TOKEN = 'to"k/en+wörd\\ of a task\n?'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TOKEN,
+        json.dumps(TOKEN)[1:-1],
+        json.dumps(TOKEN, ensure_ascii=False)[1:-1],
+        repr(TOKEN)[1:-1],
+        quote(TOKEN),
+        quote(TOKEN, safe=""),
+        quote_plus(TOKEN),
+        base64.b64encode(TOKEN.encode()).decode(),
+        base64.urlsafe_b64encode(TOKEN.encode()).decode(),
+    ],
+)
+def test_a_secret_of_a_task_is_masked_in_every_form_in_which_programs_write_it(text: str) -> None:
+    keep_task_secret(TOKEN)
+    assert masked(f"it is {text}, really") == f"it is {MASK}, really"
+    assert without_task_secrets({text: [text, 1, None, True]}) == {MASK: [MASK, 1, None, True]}
+    assert json.loads(json_without_task_secrets(json.dumps({"a": f"<{text}>"}, ensure_ascii=False).encode())) == {
+        "a": f"<{MASK}>"
+    }
+
+
+@pytest.mark.parametrize("before", ["", "a", "ab", "abc:"])
+def test_a_secret_within_a_longer_text_is_masked_in_base64(before: str) -> None:
+    keep_task_secret(TOKEN)
+    shown = masked(base64.b64encode(f"{before}{TOKEN}:more".encode()).decode())
+    assert MASK in shown and len(shown) < len(before) + 30
+    plain = base64.b64encode(TOKEN.encode()).decode()
+    assert not any(plain[start : start + 6] in shown for start in range(len(plain) - 6))
+
+
+def test_digits_that_are_a_secret_are_masked_as_a_number_too() -> None:
+    keep_task_secret("4711081501")
+    assert json_without_task_secrets(b'{"pin":4711081501,"other":47.5}') == b'{"pin":"***","other":47.5}'
+
+
+def test_a_short_secret_of_a_task_is_not_masked() -> None:
+    keep_task_secret("sevenxx")
+    assert masked("sevenxx") == "sevenxx"
+    assert json_without_task_secrets(b'["sevenxx"]') == b'["sevenxx"]'
+
+
+def test_a_secret_that_is_an_address_is_masked_whole() -> None:
+    keep_task_secret("postgresql://app:pw@db.internal.example/x")
+    assert masked("to postgresql://app:pw@db.internal.example/x!") == f"to {MASK}!"
+
+
+def test_a_cut_leaves_no_half_of_a_secret() -> None:
+    keep_task_secret("0123456789abcdef-whole")
+    text = "before 0123456789abcdef-whole after"
+    assert beginning(text, 12) == beginning(text, 28) == "before "
+    assert beginning(text, 29) == text[:29]
+    assert beginning(text, 100) == text
+    assert unfinished("x 0123456789") == 10 and begun_before("ef-whole x") == 8
+    assert unfinished("x 0123456789x") == begun_before("f-hole") == 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 
 PREFIX = "HOLDFAST_"
+SECRET = f"{PREFIX}SECRET_"
+"""How the names of variables begin that have secrets of tasks."""
 
 
 def variable(name: str) -> str:

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from holdfast.define.named_file import shown_name
-from holdfast.environment import PREFIX, everything, variable
+from holdfast.environment import PREFIX, SECRET, everything, variable
 from holdfast.errors import Detail, InvalidInput
-from holdfast.masking import keep_secret, keep_secrets_of
+from holdfast.masking import keep_secret, keep_secrets_of, keep_task_secret
 from holdfast.project_file import LISTS, ProjectFile, find_project_file
 
 SEPARATED = (*LISTS, "trusted_proxies", "cors_origins", "outgoing_allow")
@@ -79,12 +79,14 @@ class Settings(BaseModel):
     payload_inline_bytes: int = Field(65_536, ge=0, le=1 << 30)
     payload_limit_bytes: int = Field(16 * 1024 * 1024, ge=1, le=1 << 30)
     storage_url: str | None = None
+    secrets_dir: Path | None = None
     retention_days: float | None = Field(None, gt=0, le=36_500)
     audit_days: float = Field(365, gt=0, le=36_500)
     stats_days: float = Field(90, gt=0, le=36_500)
     api: bool = True
     host: str = Field("127.0.0.1", min_length=1, max_length=253)
     port: int = Field(8321, ge=0, le=65_535)
+    traces_url: str | None = Field(None, pattern=r"^https?://[^\s]+$")
     metrics_host: str = Field("127.0.0.1", min_length=1, max_length=253)
     metrics_port: int | None = Field(None, ge=0, le=65_535)
     public_url: str | None = Field(None, pattern=r"^https?://[^\s]+$")
@@ -137,6 +139,8 @@ def load_settings(**overrides: Any) -> Settings:
         if _CREDENTIAL.fullmatch(name):
             keep_secret(text)
             keep_secrets_of(f"?{text}")
+        elif name.startswith(SECRET):
+            keep_task_secret(text)
     project = find_project_file()
     given = {name for name, value in overrides.items() if value is not None}
     own = _from_environment() | {name: value for name, value in overrides.items() if value is not None}

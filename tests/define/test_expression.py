@@ -258,7 +258,7 @@ REFUSED: list[tuple[str, int, str]] = [
     ("1 + node.x", 4, "Did you mean 'nodes'?"),
     ("large", 0, "Texts need quotes"),
     ("nodes.my-thing.output", 9, 'nodes["my-node"]'),
-    ("secrets.KEY", 0, "Unknown name 'secrets'"),
+    ("secrets.KEY", 0, "Secrets cannot be used here"),
     ("env.HOME", 0, "Unknown name"),
     ("self", 0, "Unknown name"),
     # Attribute climbing and calls

@@ -116,7 +116,9 @@ async def make_first(engine: Engine) -> dict[str, str]:
     waiting = await first.submit(load_text(WAITING), key=mark("waits"))
     jobs["waits"] = waiting.job_id
     await first.acknowledge(jobs["fails"], reason=mark("acknowledged"))
+    await first.add_schedule(mark("schedule"), mark("workflow"), cron="0 0 1 1 *", inputs={"what": mark("scheduled")})
     await first.set_limit("tenant", concurrency=7, tenant=FIRST)
+    await first.keep_webhook(mark("webhook"), f"https://{mark('receiver')}.example/", events=["job_failed"])
     await first.change_breaker(mark("breaker"), "open", reason=mark("breaker-reason"))
     return jobs
 
@@ -128,6 +130,7 @@ def _of_first(engine: Engine) -> Client:
 async def known_things(service: Service, engine: Engine, jobs: dict[str, str]) -> Tenants:
     first = _of_first(engine)
     signal = await first.pause(jobs["waits"], reason=mark("signal-reason"))
+    sent = await first.test_webhook(mark("webhook"), seconds=0)
     key = await service.admin.add_key(mark("key-name"), roles=["viewer"], tenant=FIRST)
     done = await first.job(jobs["fails"])
     assert done.error is not None
@@ -145,7 +148,10 @@ async def known_things(service: Service, engine: Engine, jobs: dict[str, str]) -
         "artifacts/name": f"{CANARY}-0.txt",
         "breakers/name": mark("breaker"),
         "limits/name": f"key:{mark('limit')}",
+        "schedules/name": mark("schedule"),
         "tenants/name": FIRST,
+        "webhooks/name": mark("webhook"),
+        "delivery_id": sent.id,
         "signal_id": str(signal),
         "pause_id": f"workflow:{mark('workflow')}",
         "collection_id": mark("collection"),
@@ -168,6 +174,7 @@ async def known_things(service: Service, engine: Engine, jobs: dict[str, str]) -
         "queue": [mark("queue")],
         "job": [jobs["fails"], jobs["fails"][-8:], jobs["waits"]],
         "actor": [mark("actor")],
+        "webhook": [mark("webhook")],
         "instance": [mark("breaker"), FIRST],
     }
     assert path.keys() == MISSING.path.keys()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from holdfast.masking import keep_task_secret
 from holdfast.worker.output import BEGINNING, CUT, END, MOST_TIMES, PART_LIMIT, STREAM_LIMIT, Output
 
 
@@ -95,3 +96,25 @@ def test_a_stream_is_cut_and_says_so() -> None:
     assert STREAM_LIMIT <= len(part.text) <= STREAM_LIMIT + 100
     output.write("more\n")
     assert output.next_part() is None
+
+
+def test_where_the_output_is_cut_no_part_of_a_secret_stays() -> None:
+    secret = "q1w2e3r4t5-" * 3
+    keep_task_secret(secret)
+    output = Output(0.0)
+    output.write("a" * (BEGINNING - 20))
+    for piece in (secret[:15], secret[15:], "b" * END, "c" * END):
+        output.write(piece)
+    beginning, _, end = output.log()[0].partition("…")
+    assert "q1w2" not in beginning + end and "a\n" in beginning
+    output = Output(0.0)
+    output.write("a" * BEGINNING)
+    output.write("b" * 100 + secret)
+    output.write("c" * (END - 20))
+    assert "t5-" not in output.log()[0]
+    output = Output(0.0)
+    output.write("a" * (STREAM_LIMIT - 20) + "\n")
+    output.write(secret[:10])
+    output.write(secret[10:])
+    part = output.next_part()
+    assert part is not None and "q1w2" not in part.text and "cut off" in part.text

@@ -15,7 +15,7 @@ from typing import Any
 
 from holdfast.cli.streams import asides, harmless, json_line, say, say_line
 from holdfast.log_events import ACTIVITY, Line
-from holdfast.masking import masked
+from holdfast.masking import beginning, masked
 from holdfast.settings import Settings
 
 TEXT_LIMIT = 65_536
@@ -121,4 +121,4 @@ def _bounded(text: str) -> str:
     """Each step that a record goes through copies it: one of a hundred megabytes would cost a gigabyte."""
     if len(text) <= TEXT_LIMIT:
         return text
-    return f"{text[:TEXT_LIMIT]}… (cut off: it has {len(text):,} characters)"
+    return f"{beginning(text, TEXT_LIMIT)}… (cut off: it has {len(text):,} characters)"

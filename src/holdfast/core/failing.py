@@ -30,6 +30,11 @@ HINTS: Mapping[str, Remedy] = {
     Code.REQUEUE_LIMIT: Remedy(
         "Find out what deletes rows of the table queue, then resume the job; see when it happened", "janitor"
     ),
+    Code.SECRET_MISSING: Remedy(
+        "Give every worker of the queue the secret, in a variable or in a file of HOLDFAST_SECRETS_DIR; then run the "
+        "task again."
+    ),
+    Code.SECRET_UNREADABLE: Remedy("Correct the file or the provider of the secret on the worker."),
     Code.QUARANTINED: Remedy("This task kept killing its worker: look at its input before running it again."),
 }
 

@@ -22,7 +22,7 @@ from holdfast.define.operators import (
     negate,
     slice_of,
 )
-from holdfast.define.parser import ROOTS, Parser
+from holdfast.define.parser import ROOTS, SECRETS, Parser
 from holdfast.define.tokens import ExpressionSyntaxError
 from holdfast.define.tree import (
     Binary,
@@ -35,6 +35,7 @@ from holdfast.define.tree import (
     Not,
     ObjectOf,
     Root,
+    Secret,
     Slice,
     Test,
     Tree,
@@ -98,6 +99,11 @@ def compile_embedded(text: str, start: int, allowed_roots: AbstractSet[str]) -> 
     return Expression(tree, text[start : end - 2].strip()), end
 
 
+def secret_reference(name: str) -> str:
+    """What stands for a secret everywhere but in the worker that runs the handler."""
+    return f"{{{{ {SECRETS}.{name} }}}}"
+
+
 def _static_path(tree: Tree) -> Path | None:
     """The keys of a path that has only constant keys; None for everything else."""
     keys: list[str | int] = []
@@ -107,6 +113,8 @@ def _static_path(tree: Tree) -> Path | None:
             return None
         keys.append(key)
         tree = tree.base
+    if isinstance(tree, Secret):
+        return (SECRETS, tree.name)
     return (tree.name, *reversed(keys)) if isinstance(tree, Root) else None
 
 
@@ -142,6 +150,9 @@ def _compile(tree: Tree) -> Run:
     match tree:
         case Literal(value):
             return lambda scope, budget: value
+        case Secret(name):
+            reference = secret_reference(name)
+            return lambda scope, budget: reference
         case Root() | Member():
             return _compile_path(tree)
         case Slice(base, start, stop):

@@ -11,7 +11,7 @@ from holdfast.define.expression import ExpressionSyntaxError
 from holdfast.define.gates import BreakerRules
 from holdfast.define.kinds import kind_of
 from holdfast.define.node import TaskSpec
-from holdfast.define.node_program import ITEM_ROOTS
+from holdfast.define.node_program import ITEM_ROOTS, ONLY_IN_PARAMS
 from holdfast.define.registry import ContractViolation, Handler, names_in, params_in
 from holdfast.define.source import Path, Report, Source, did_you_mean
 from holdfast.define.template import always_text, compile_template
@@ -19,6 +19,7 @@ from holdfast.errors import Detail, cut
 
 COMPENSATED = frozenset({"params", "output"})
 """What a handler that undoes a task can have: the params of the task, and its output."""
+_ROOTS = ITEM_ROOTS | ONLY_IN_PARAMS
 SIMILAR = 0.5
 """How similar a param must be to a parameter: less than other words, because a handler has only a few."""
 
@@ -80,8 +81,8 @@ def _meant(name: str, missing: Iterable[str], known: Iterable[str], *, is_batch:
 def _check_value(node: str, name: str, value: Any, handler: Handler, place: Path, report: Report) -> None:
     """Runs the worker's own check on what is certain of a value: a literal, or the type of a text or an object."""
     try:
-        if not compile_template(value, ITEM_ROOTS).is_constant:
-            is_any = isinstance(value, str) and not always_text(value, ITEM_ROOTS)
+        if not compile_template(value, _ROOTS).is_constant:
+            is_any = isinstance(value, str) and not always_text(value, _ROOTS)
             if is_any or name not in handler.plain:
                 return
             value = type(value)()

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 from holdfast.define.condition import Condition
 from holdfast.define.node import Node, TaskSpec
+from holdfast.define.parser import SECRETS
 from holdfast.define.template import Template, compile_template
 
 ROOTS = frozenset({"inputs", "input", "nodes", "job", "upstream"})
 ITEM_ROOTS = ROOTS | {"item", "index"}
+ONLY_IN_PARAMS = frozenset({SECRETS})
+"""Nothing that is decided may depend on a secret: only workers know them."""
 KEY_ROOTS = frozenset({"item"})
 """What an item is known by must not depend on its place, nor on anything that a correction changes."""
 
@@ -59,6 +62,6 @@ def compile_task(task: TaskSpec, roots: frozenset[str], within: str = "") -> Tas
         else None
         for name, limit in (("concurrency", task.concurrency), ("rate", task.rate))
     )
-    params = compile_template(task.params, roots, f"{within}params")
+    params = compile_template(task.params, roots | ONLY_IN_PARAMS, f"{within}params")
     compensation = compile_task(task.compensate, roots) if task.compensate is not None else None
     return TaskProgram(task, params, (concurrency, rate), compensation)

@@ -26,6 +26,7 @@ from holdfast.define.tree import (
     Not,
     ObjectOf,
     Root,
+    Secret,
     Slice,
     Test,
     Tree,
@@ -38,6 +39,10 @@ MAX_DEPTH = 64
 MAX_NODES = 1000
 
 ROOTS = frozenset({"inputs", "nodes", "item", "index", "job", "upstream"})
+SECRETS = "secrets"
+SECRET_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*\Z")
+"""As in names of variables. Two underscores separate a tenant from a name there."""
+SECRET_LENGTH = 100
 ALIASES = {"input": "inputs"}
 _ONLY_IN_ITEMS = {"item", "index"}
 
@@ -46,6 +51,9 @@ _KEYWORD_ARGUMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[ \t\r\n]*=(?!=)")
 _IN = re.compile(r"[ \t\r\n]+in(?![A-Za-z0-9_])")
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", "'": "'", '"': '"', "/": "/"}
+
+_ALONE = "Write {{ secrets.NAME }}; text may stand before and after the braces."
+_SECRET_RULE = "Write secrets.NAME: a letter first, then letters, digits and single underscores, at most 100 in all."
 
 _CONSTANTS = {"true": True, "false": False, "none": None, "null": None}
 _CONSTANTS |= {"True": True, "False": False, "None": None}
@@ -69,6 +77,7 @@ class Parser(TokenReader):
         self._allowed_roots = allowed_roots
         self._braces = braces
         self._depth = 0
+        self._secret_at: int | None = None
 
     def parse_all(self) -> Tree:
         """The whole text as one expression."""
@@ -86,6 +95,8 @@ class Parser(TokenReader):
             if self._kind == "end":
                 raise ExpressionSyntaxError("'{{' is never closed.", self._start - 2) from None
             raise
+        if self._secret_at is not None and not isinstance(tree, Secret):
+            self._fail("A secret stands alone in its braces: nothing can be computed from it.", self._secret_at, _ALONE)
         return self._bounded(tree), end
 
     def _too_deep(self, position: int | None = None) -> NoReturn:
@@ -211,11 +222,22 @@ class Parser(TokenReader):
         root = ALIASES.get(name, name)
         if root not in self._allowed_roots:
             self._unknown_name(name, position)
-        return Root(root)
+        return self._secret(position) if root == SECRETS else Root(root)
+
+    def _secret(self, position: int) -> Secret:
+        has_name = self._take(".") and self._kind == "name"
+        name = self._token if has_name else ""
+        if not SECRET_NAME.match(name) or len(name) > SECRET_LENGTH:
+            self._fail("This is not the name of a secret.", position, _SECRET_RULE)
+        self._advance()
+        self._secret_at = position
+        return Secret(name)
 
     def _unknown_name(self, name: str, position: int) -> NoReturn:
         allowed = sorted(set(self._allowed_roots) - ALIASES.keys())
         known = ", ".join(allowed)
+        if name == SECRETS:
+            self._fail("Secrets cannot be used here.", position, "Only params of a handler may have them.")
         if ALIASES.get(name, name) in ROOTS:
             where = " outside of a fan-out's task" if name in _ONLY_IN_ITEMS else " here"
             self._fail(f"'{name}' cannot be used{where}.", position, f"Names are: {known}.")

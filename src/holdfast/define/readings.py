@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.define.expression import ExpressionSyntaxError
-from holdfast.define.node_program import ROOTS
+from holdfast.define.node_program import ONLY_IN_PARAMS, ROOTS
 from holdfast.define.source import Path, Report
 from holdfast.define.template import compile_template
 from holdfast.define.work_document import Work
@@ -35,7 +35,7 @@ def work_readings(
     work: Work, path: Path, node: str, report: Report, params_roots: frozenset[str] = ROOTS
 ) -> Iterator[Reading]:
     """What a task reads: its params, then the keys of its limits, which are the same for all items of a fan-out."""
-    yield from template_readings(work.params, (*path, "params"), node, params_roots, report)
+    yield from template_readings(work.params, (*path, "params"), node, params_roots | ONLY_IN_PARAMS, report)
     for name, limit in (("concurrency", work.concurrency), ("rate", work.rate)):
         if limit is not None:
             yield from template_readings(limit.key, (*path, name, "key"), node, ROOTS, report)

@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.define.expression import Expression, ExpressionSyntaxError, Path, compile_embedded
 from holdfast.define.operators import Budget, EvaluationError, to_text
-from holdfast.define.parser import refuse_whitespace_control
+from holdfast.define.parser import SECRETS, refuse_whitespace_control
 
 # Deeper params are a mistake or an attack; compiling and rendering recurse once or twice a level.
 MAX_DEPTH = 64
@@ -65,7 +65,13 @@ def template_errors(value: Any, allowed_roots: AbstractSet[str]) -> list[Express
 
 def always_text(text: str, allowed_roots: AbstractSet[str]) -> bool:
     """Whether the rendering of a text is a text, whatever its expressions give."""
-    return not _is_native(_parts_of(text, allowed_roots))
+    parts = _parts_of(text, allowed_roots)
+    return not _is_native(parts) or bool(_secrets_of(parts))
+
+
+def secrets_in(text: str, allowed_roots: AbstractSet[str]) -> tuple[str, ...]:
+    """The names of the secrets that a text refers to, in order, each as often as it stands there."""
+    return _secrets_of(_parts_of(text, allowed_roots))
 
 
 class _Compiler:
@@ -166,6 +172,12 @@ def _parts_of(text: str, allowed_roots: AbstractSet[str]) -> list[str | Expressi
     if position < len(text):
         parts.append(text[position:])
     return parts
+
+
+def _secrets_of(parts: list[str | Expression]) -> tuple[str, ...]:
+    # A secret stands alone in its braces.
+    paths = [path for part in parts if isinstance(part, Expression) for path in part.paths]
+    return tuple(str(path[1]) for path in paths if path[0] == SECRETS)
 
 
 def _native(expression: Expression, where: str) -> _Render:

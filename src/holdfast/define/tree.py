@@ -16,6 +16,13 @@ class Root:
 
 
 @dataclass(frozen=True, slots=True)
+class Secret:
+    """Stands for a value that only a worker knows: `secrets.NAME`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
     base: Tree
     key: Tree
@@ -81,12 +88,12 @@ class Choice:
     otherwise: Tree
 
 
-Tree = Literal | Root | Member | Slice | ListOf | ObjectOf | Not | Negative | Binary | Test | Filtered | Choice
+Tree = Literal | Root | Secret | Member | Slice | ListOf | ObjectOf | Not | Negative | Binary | Test | Filtered | Choice
 
 
 def children(tree: Tree) -> tuple[Tree, ...]:
     match tree:
-        case Literal() | Root():
+        case Literal() | Root() | Secret():
             return ()
         case Member(base, key):
             return (base, key)

@@ -24,9 +24,11 @@ from holdfast.store.payloads import Payloads
 from holdfast.store.pruning import PostgresPruning
 from holdfast.store.reading import PostgresReadStore
 from holdfast.store.requests import PostgresRequests
+from holdfast.store.schedules import PostgresSchedules
 from holdfast.store.streams import PostgresStreams
 from holdfast.store.submissions import PostgresSubmissions
 from holdfast.store.task_source import PostgresTaskSource
+from holdfast.store.webhooks import PostgresWebhooks
 
 
 class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
@@ -91,11 +93,17 @@ class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
     def defaults(self, origin: Origin = NOWHERE) -> PostgresDefaults:
         return PostgresDefaults(self, origin)
 
+    def schedules(self, origin: Origin = NOWHERE) -> PostgresSchedules:
+        return PostgresSchedules(self, origin)
+
     def audit(self) -> PostgresAudit:
         return PostgresAudit(self)
 
     def pruning(self) -> PostgresPruning:
         return PostgresPruning(self)
+
+    def notifications(self, tenant: str, origin: Origin = NOWHERE) -> PostgresWebhooks:
+        return PostgresWebhooks(self, tenant, origin)
 
     def bound_workers(self) -> PostgresBoundWorkers:
         """What workers over HTTP do at the database."""

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from holdfast.log_events import Line
+from holdfast.masking import without_task_secrets
 from holdfast.worker.containing import current
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ class _Captured(io.TextIOBase):
     def write(self, text: str) -> int:
         attempt = current.get()
         if attempt is None:
-            return self.real.write(text)
+            # A thread that a handler has started, for example.
+            self.real.write(without_task_secrets(text))
+            return len(text)
         attempt.write(text)
         return len(text)
 
@@ -54,6 +57,7 @@ class LogCapture(logging.Handler):
             # A service's own line is not the handler's, although the handler has caused it.
             if not isinstance(record.msg, Line):
                 self._write(attempt, record)
+                _mask(record)
         elif logging.getLogger().handlers == [self] and logging.lastResort is not None:
             # As if this handler was not there: warnings of a program that has not set up logging go to stderr.
             _handle_by_level(logging.lastResort, record)
@@ -64,6 +68,23 @@ class LogCapture(logging.Handler):
         except Exception:
             # Arguments that do not fit the message must not fail the handler: the attempt's log says what is wrong.
             self.handleError(record)
+
+
+def _mask(record: logging.LogRecord) -> None:
+    """For whatever handlers of log records come after ours, in a program with a set-up of its own."""
+    try:
+        text = record.getMessage()
+    except Exception:
+        # Said already.
+        return
+    shown = without_task_secrets(text)
+    if shown != text:
+        record.msg, record.args = shown, ()
+    if record.exc_info:
+        trace = logging.Formatter().formatException(record.exc_info)
+        record.exc_text = without_task_secrets(trace)
+        if record.exc_text != trace:
+            record.exc_info = None
 
 
 def _handle_by_level(handler: logging.Handler, record: logging.LogRecord) -> None:

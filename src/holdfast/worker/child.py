@@ -25,6 +25,7 @@ from typing import Any, TextIO, TypeVar
 from holdfast.core.signals import Outcome
 from holdfast.define.registry import ATTRIBUTE, Handler, codes_in, describe, locate
 from holdfast.errors import Code
+from holdfast.masking import keep_task_secret
 from holdfast.store.payloads import AttemptObjects, open_objects
 from holdfast.store.records import JobFacts, Lease, Report
 from holdfast.worker.confinement import confine
@@ -169,6 +170,8 @@ class _Attempt(Attempt):
 
 
 def _begin(task: dict[str, Any]) -> _Attempt:
+    for value in task["secrets"]:
+        keep_task_secret(value)
     lease = Lease._make(task["lease"])
     if lease.resume_point is not None:
         lease = lease._replace(resume_point=(lease.resume_point[0], lease.resume_point[1]))

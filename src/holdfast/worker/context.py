@@ -13,9 +13,11 @@ from typing import Any, Protocol, TypeVar
 import orjson
 
 from holdfast.define.contract import Contract
+from holdfast.define.secrets import SecretParams
 from holdfast.errors import Code, Permanent
 from holdfast.store.payloads import AttemptObjects
 from holdfast.store.records import ItemResult, JobFacts, Lease
+from holdfast.tracing import AttemptSpan
 from holdfast.worker.dependencies import AsyncGuard, SeenBreaker, SyncGuard
 from holdfast.worker.output import Output
 from holdfast.worker.values import ARTIFACT_NAME_BYTES, check_name, checkpoint, progress
@@ -94,11 +96,19 @@ class Attempt:
     """By breaker, for each call of the dependency: whether it failed."""
     contract: Contract | None = None
     """The schema that its output must match."""
+    secrets: SecretParams | None = None
+    """Where its params refer to secrets."""
+    filled: Any = field(default=None, repr=False)
+    """Its params with the values of these secrets, for the handler alone; None: as in the lease."""
+    values: Sequence[str] = field(default=(), repr=False)
+    """Those values, to mask them."""
     holds_lease: Callable[[], bool] = lambda: True
     """Whether the worker's lease lives, by the worker's own clock."""
 
     output: Output | None = None
     """What its handler has printed and logged; None: nothing."""
+    span: AttemptSpan | None = None
+    """Its part of a trace, if it is traced."""
 
     def log_fields(self) -> dict[str, Any]:
         """The fields by which log lines name this attempt."""
@@ -172,6 +182,12 @@ class _ContextBase:
     def external_ids(self) -> dict[str, str]:
         """The ids that other systems have for the job, by their namespaces."""
         return dict(self._attempt.facts.external_ids or {})
+
+    @property
+    def traceparent(self) -> str | None:
+        """The place of this attempt in the trace of its job, for the requests that the handler sends."""
+        span = self._attempt.span
+        return span.traceparent if span is not None else self._attempt.facts.traceparent
 
     @property
     def cancelled(self) -> bool:

@@ -1,6 +1,6 @@
 """Which environment variables a handler's process sees: those known to be harmless, and those that it declares.
 
-Every other variable may hold a secret.
+Every other variable may hold a secret. Those of tasks are never seen: a task gets its own with its params.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 from holdfast.define.registry import PROCESS, Handler
-from holdfast.environment import everything
+from holdfast.environment import SECRET, everything
 
 HARMLESS = frozenset({
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "HOSTNAME", "TZ", "TERM", "NO_COLOR", "TMPDIR", "TMP", "TEMP",
@@ -30,10 +30,9 @@ def declared(handler: Handler) -> tuple[str, ...] | None:
 
 def visible(names: tuple[str, ...] | None) -> dict[str, str]:
     """The variables of a process for which these names are declared."""
-    if names is None:
-        return everything()
     return {
         variable: value
         for variable, value in everything().items()
-        if variable in HARMLESS or any(fnmatchcase(variable, name) for name in names)
+        if not variable.startswith(SECRET)
+        and (names is None or variable in HARMLESS or any(fnmatchcase(variable, name) for name in names))
     }

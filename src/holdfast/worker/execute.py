@@ -15,6 +15,7 @@ import orjson
 
 from holdfast import failpoint
 from holdfast.define.registry import PROCESS, Handler, Registry
+from holdfast.define.secrets import AmbiguousSecret, SecretParams
 from holdfast.errors import Code, ErrorCode, HoldfastError
 from holdfast.store.payloads import Payloads
 from holdfast.store.records import JobFacts, Lease, Report
@@ -34,6 +35,7 @@ from holdfast.worker.reports import (
     raised,
     received,
 )
+from holdfast.worker.secrets import NoSecret, SecretValues
 
 NO_FACTS = JobFacts(1, {})
 SPARE_THREADS = 8
@@ -42,12 +44,20 @@ SPARE_THREADS = 8
 class Executor:
     """Runs attempts: coroutines on the event loop, plain functions in threads, isolated handlers in processes."""
 
-    def __init__(self, registry: Registry, services: HandlerServices, payloads: Payloads, threads: int) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        services: HandlerServices,
+        payloads: Payloads,
+        threads: int,
+        secrets: SecretValues | None = None,
+    ) -> None:
         self._registry = registry
         self._services = services
         self._services_without_database = replace(services, database_url=None)
         self._payloads = payloads
-        self._isolation = Isolation(registry, services, payloads)
+        self._secrets = secrets or SecretValues(None)
+        self._isolation = Isolation(registry, services, payloads, self._secrets.folder)
         # A thread cannot be killed: it stays busy after its attempt timed out, so there are more threads than slots.
         self._threads = ThreadPoolExecutor(threads * SPARE_THREADS, thread_name_prefix="holdfast-handler")
 
@@ -93,6 +103,8 @@ class Executor:
             handler = self._registry.get(lease.handler)
             if handler is None:
                 return failed(attempt, Code.HANDLER_UNKNOWN, f"this worker has no handler {lease.handler}")
+            if attempt.secrets is not None:
+                await self._fill_in(attempt, attempt.secrets)
             if self._is_isolated(handler, lease):
                 report = await self._run_isolated(handler, attempt)
             else:
@@ -106,10 +118,24 @@ class Executor:
             return report
         except asyncio.CancelledError:
             return interrupted(attempt)
+        except NoSecret as problem:
+            return failed(attempt, problem.code, str(problem), permanent=problem.code is Code.SECRET_MISSING)
+        except AmbiguousSecret as problem:
+            return failed(attempt, Code.CONTRACT_VIOLATION, str(problem), permanent=True)
         except HoldfastError as problem:
             # The log is for operators and shows where the object is; the message, for everyone else, does not.
             attempt.write(f"{problem}\n")
             return failed(attempt, Code.HANDLER_ERROR, f"{problem} {problem.remedy or ''}")
+
+    async def _fill_in(self, attempt: Attempt, secrets: SecretParams) -> None:
+        """Put the values of secrets into what the handler gets; the lease, and all that is kept, has the references."""
+        values = await self._secrets.of(attempt.facts.tenant, secrets.names)
+        params = attempt.lease.params
+        if attempt.lease.is_undo:
+            attempt.filled = {**params, "params": secrets.filled(params["params"], values)}
+        else:
+            attempt.filled = secrets.filled(params, values)
+        attempt.values = list(values.values())
 
     async def _with_large_params(self, lease: Lease) -> Lease:
         """What is too large for a row is read from the object store."""
@@ -175,7 +201,7 @@ class Executor:
 def arguments(handler: Handler, attempt: Attempt, context: Context | AsyncContext) -> dict[str, Any]:
     """The task's params, checked, and the context if the handler takes one. A handler that undoes the task gets its
     params and its output, as far as it names them."""
-    given = attempt.lease.params
+    given = attempt.filled if attempt.filled is not None else attempt.lease.params
     if attempt.lease.is_undo and not handler.takes_anything:
         given = {name: value for name, value in given.items() if name in handler.checks}
     params = handler.arguments(given)

@@ -16,6 +16,7 @@ from typing import Any
 from holdfast.define.registry import Handler, Registry
 from holdfast.embedded.cluster import OUTSIDE
 from holdfast.errors import Permanent
+from holdfast.masking import without_task_secrets
 from holdfast.store.payloads import AttemptObjects, Payloads, is_remote
 from holdfast.worker.context import Attempt, HandlerServices
 from holdfast.worker.frames import frame
@@ -48,10 +49,15 @@ class ProcessDied(Exception):
 class Isolation:
     """Runs the attempts of one worker that need a process."""
 
-    def __init__(self, registry: Registry, services: HandlerServices, payloads: Payloads) -> None:
+    def __init__(
+        self, registry: Registry, services: HandlerServices, payloads: Payloads, secrets_dir: Path | None = None
+    ) -> None:
         self._registry = registry
         self._services = services
         self._payloads = payloads
+        # What no handler without a network may read.
+        folders = (services.workplace.home, OUTSIDE, secrets_dir)
+        self._closed = [str(folder) for folder in folders if folder is not None]
         self._processes = Processes(registry)
 
     async def run(self, handler: Handler, attempt: Attempt) -> Received:
@@ -161,20 +167,26 @@ class Isolation:
         return [(r.item, r.output.decode() if r.output is not None else None, r.output_ref) for r in page]
 
     def _task(self, process: Process, attempt: Attempt, module: str, path: str) -> dict[str, Any]:
+        lease = attempt.lease if attempt.filled is None else attempt.lease._replace(params=attempt.filled)
         return {
             "number": process.attempts,
             "memory_mb": process.handler.memory_mb,
             "module": module,
             "path": path,
-            "lease": list(attempt.lease),
+            "lease": list(lease),
+            "secrets": list(attempt.values),
             "generation": attempt.facts.generation,
             "inputs": attempt.facts.inputs,
-            "marks": {"correlation_id": attempt.facts.correlation_id, "external_ids": attempt.facts.external_ids},
+            "marks": {
+                "correlation_id": attempt.facts.correlation_id,
+                "external_ids": attempt.facts.external_ids,
+                "traceparent": attempt.span.traceparent if attempt.span is not None else attempt.facts.traceparent,
+            },
             "objects": self._payloads.objects.place if not is_remote(self._payloads.objects.place) else None,
             "limit_bytes": self._payloads.limit_bytes,
             "workplace": self._services.workplace.own_or_none(),
             "network": process.handler.network,
-            "closed": [str(self._services.workplace.home), str(OUTSIDE)],
+            "closed": self._closed,
             "database_url": self._services.database_url if process.handler.database else None,
             "level": logging.getLogger(f"holdfast.handler.{attempt.lease.handler}").getEffectiveLevel(),
         }
@@ -232,7 +244,8 @@ def _log(attempt: Attempt, sent: SentRecord) -> None:
     """Log a record as a logger of that name would. None is made, because loggers are never removed."""
     logger = logging.getLogger(f"holdfast.handler.{attempt.lease.handler}")
     if logger.isEnabledFor(sent.level):
-        record = logger.makeRecord(sent.name, sent.level, "", 0, "%s", (sent.text,), None)
+        text = without_task_secrets(sent.text)
+        record = logger.makeRecord(without_task_secrets(sent.name), sent.level, "", 0, "%s", (text,), None)
         record.attempt_fields = attempt.log_fields()
         logger.handle(record)
 

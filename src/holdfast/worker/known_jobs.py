@@ -1,11 +1,14 @@
-"""What a worker remembers of jobs: their inputs, for handlers that ask, and the contracts of their definitions."""
+"""What a worker remembers of jobs: their inputs, for handlers that ask, and what their definitions say of tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
+from holdfast import tracing
 from holdfast.define.contract import Contract, Contracts
 from holdfast.define.registry import Registry
+from holdfast.define.secrets import SecretParams, Secrets, may_have_secrets
 from holdfast.store.records import JobFacts, Lease
 from holdfast.worker.execute import NO_FACTS
 from holdfast.worker.held_leases import HeldLeases
@@ -13,6 +16,13 @@ from holdfast.worker.ports import TaskSource
 
 KNOWN_JOBS = 256
 KNOWN_DEFINITIONS = 256
+
+
+class _Known(NamedTuple):
+    """What a worker reads of a definition."""
+
+    contracts: Contracts
+    secrets: Secrets
 
 
 class KnownJobs:
@@ -24,32 +34,48 @@ class KnownJobs:
         self._leases = leases
         self._with_context = frozenset(registry.with_context)
         self._facts: dict[str, JobFacts] = {}
-        self._contracts: dict[str, Contracts] = {}
+        self._definitions: dict[str, _Known] = {}
 
     def facts(self, job_id: str) -> JobFacts:
         return self._facts.get(job_id, NO_FACTS)
 
     def contract(self, lease: Lease) -> Contract | None:
         """What the output of the task must satisfy."""
-        if lease.job_id not in self._facts:
-            return None
-        return self._contracts[self._facts[lease.job_id].definition_hash].of(lease.node, lease.item)
+        known = self._definition_of(lease)
+        return known.contracts.of(lease.node, lease.item) if known is not None and lease.has_contract else None
+
+    def secrets(self, lease: Lease) -> SecretParams | None:
+        """Where the params of the task have secrets."""
+        known = self._definition_of(lease)
+        return known.secrets.of(lease.node, lease.item) if known is not None else None
+
+    def _definition_of(self, lease: Lease) -> _Known | None:
+        return self._definitions.get(self.facts(lease.job_id).definition_hash)
 
     async def learn(self, leases: Sequence[Lease]) -> None:
-        """Read what the tasks need: facts where the handler takes a context, contracts where the node has one."""
-        needed = {lease.job_id for lease in leases if lease.has_contract or lease.handler in self._with_context}
+        """Read what the tasks need: facts where the handler takes a context or traces are on, the definition where it
+        says more."""
+        defined = {lease.job_id for lease in leases if lease.has_contract or _may_have_secrets(lease)}
+        is_traced = tracing.is_on()
+        needed = defined | {lease.job_id for lease in leases if is_traced or lease.handler in self._with_context}
         if needed:
             if len(self._facts.keys() | needed) > KNOWN_JOBS:
                 held = {key[0] for key in self._leases.by_key}
                 self._facts = {job_id: facts for job_id, facts in self._facts.items() if job_id in held}
             self._facts |= await self._source.job_facts(sorted(needed))
-        await self._learn_contracts({lease.job_id for lease in leases if lease.has_contract})
+        await self._learn_definitions(defined)
 
-    async def _learn_contracts(self, job_ids: Iterable[str]) -> None:
+    async def _learn_definitions(self, job_ids: Iterable[str]) -> None:
         for definition_hash in {self._facts[job_id].definition_hash for job_id in job_ids if job_id in self._facts}:
-            if definition_hash in self._contracts:
+            if definition_hash in self._definitions:
                 continue
-            if len(self._contracts) >= KNOWN_DEFINITIONS:
+            if len(self._definitions) >= KNOWN_DEFINITIONS:
                 needed = {facts.definition_hash for facts in self._facts.values()}
-                self._contracts = {known: kept for known, kept in self._contracts.items() if known in needed}
-            self._contracts[definition_hash] = Contracts(await self._source.definition(definition_hash))
+                self._definitions = {known: kept for known, kept in self._definitions.items() if known in needed}
+            text = await self._source.definition(definition_hash)
+            self._definitions[definition_hash] = _Known(Contracts(text), Secrets(text))
+
+
+def _may_have_secrets(lease: Lease) -> bool:
+    """Params that are too large for a row are not here yet."""
+    return lease.params_ref is not None or may_have_secrets(lease.params)

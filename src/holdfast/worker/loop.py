@@ -32,6 +32,7 @@ from holdfast.worker.ports import OutputStore, Shortcut, TaskSource
 from holdfast.worker.probing import BreakerProbes
 from holdfast.worker.pulse import Pulse
 from holdfast.worker.reports import given_back
+from holdfast.worker.secrets import SecretValues
 from holdfast.worker.slots import Slots
 from holdfast.worker.streaming import OutputStream
 from holdfast.worker.unsent_reports import UnsentReports, key_of
@@ -89,7 +90,8 @@ class Worker:
             self._probes.look,
             options.database_url,
         )
-        self._executor = Executor(registry, services, payloads, options.concurrency)
+        secrets = SecretValues(options.secrets_dir)
+        self._executor = Executor(registry, services, payloads, options.concurrency, secrets)
         self._slots = Slots(
             options.concurrency,
             self._executor,

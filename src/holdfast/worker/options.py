@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +28,5 @@ class WorkerOptions:
     """Hosts and networks that are not public and that probes may call."""
     database_url: str | None = None
     """Passed to handlers that declare `database=True`."""
+    secrets_dir: Path | None = None
+    """Where files have the values of secrets."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import NamedTuple
+
+from holdfast.masking import begun_before, unfinished
 
 BEGINNING = END = 32 * 1024
 """How much of the beginning and of the end a report carries, in characters."""
@@ -79,12 +80,13 @@ class Output:
             self._unsent.append((at, text[:room]))
             self._streamed += len(text)
             if len(text) >= room:
+                _cut_end(self._unsent)
                 self._unsent.append((at, "\n" + CUT))
 
-    def next_part(self, unfinished: Callable[[str], int] = lambda text: 0) -> Part | None:
+    def next_part(self) -> Part | None:
         """The whole lines that were printed since the last call; None if there are none.
 
-        `unfinished` says how much at the end of a text may be the beginning of a secret, which is held back.
+        What may be the beginning of a secret is held back.
         """
         with self._lock:
             text, times = _joined(self._unsent)
@@ -111,10 +113,36 @@ class Output:
                 end[0] = at, text[excess:]
             left_out = self._left_out + excess
             if left_out:
+                left_out += _cut_end(entries) + _cut_beginning(end)
                 ended = entries[-1][1].endswith("\n")
                 note = f"… {left_out:,} characters were cut off here …\n"
                 entries.append((end[0][0], note if ended else "\n" + note))
             return _joined([*entries, *end])
+
+
+def _cut_end(entries: list[tuple[int, str]]) -> int:
+    """Leave out the beginning of a secret of which the rest is cut off. Returns its length."""
+    at, last = entries[-1]
+    text = "".join(text for _, text in entries)
+    length = unfinished(text)
+    if length > len(last):
+        # It was printed piece by piece.
+        entries[:] = [(entries[0][0], text[:-length])]
+    elif length:
+        entries[-1] = at, last[:-length]
+    return length
+
+
+def _cut_beginning(entries: list[tuple[int, str]]) -> int:
+    """Leave out the end of a secret of which the beginning is cut off. Returns its length."""
+    at, first = entries[0]
+    text = "".join(text for _, text in entries)
+    length = begun_before(text)
+    if length > len(first):
+        entries[:] = [(at, text[length:])]
+    elif length:
+        entries[0] = at, first[length:]
+    return length
 
 
 def _joined(entries: list[tuple[int, str]]) -> Part:

@@ -112,9 +112,10 @@ class Processes:
     async def lent(self, handler: Handler, attempt: Attempt) -> AsyncIterator[Process]:
         """A process for one attempt; afterwards it is ended, or waits for another attempt of the same handler.
 
-        A suspect gets a new process: if that dies too, no earlier attempt can be the reason.
+        A suspect gets a new process: if that dies too, no earlier attempt can be the reason. So does an attempt with
+        secrets: none that follows may find them.
         """
-        is_shared = handler.attempts_per_process > 1 and not attempt.lease.suspect
+        is_shared = handler.attempts_per_process > 1 and not attempt.lease.suspect and not attempt.values
         process = self._waiting(handler) if is_shared else None
         if process is None:
             process = await self._started(handler, attempt)

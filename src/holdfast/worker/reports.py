@@ -13,7 +13,7 @@ from holdfast.core.signals import Outcome
 from holdfast.define.contract import Contract
 from holdfast.define.registry import ContractViolation, Result
 from holdfast.errors import Code, DependencyDown, ErrorCode, FailureClass, HandlerFailure, RetryAfter
-from holdfast.masking import masked
+from holdfast.masking import masked, without_task_secrets
 from holdfast.store.payloads import LIMIT_BYTES
 from holdfast.store.records import Report
 from holdfast.worker.causes import attribute, causes, waitable
@@ -230,6 +230,7 @@ def _report(attempt: Attempt, outcome: Outcome, output: bytes | None, data: dict
     if data:
         # Masked here and not where a message is made: a child process makes some, and does not know every secret.
         data = data | {name: masked(data[name]) for name in ("message", "log") if name in data}
+        data |= {name: without_task_secrets(data[name]) for name in ("down", "extra", "calls") if name in data}
     return Report(
         lease.job_id,
         lease.node,

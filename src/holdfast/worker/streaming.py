@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from holdfast.errors import Unreachable
-from holdfast.masking import masked, unfinished
+from holdfast.masking import masked
 from holdfast.store.leases import Held
 from holdfast.store.output_rows import OutputPart
 from holdfast.store.records import WorkerIdentity
@@ -72,7 +72,7 @@ class OutputStream:
             output = attempt.output
             if output is None or not output.is_unsent or attempt.started_monotonic > since:
                 continue
-            part = output.next_part(unfinished)
+            part = output.next_part()
             if part is not None:
                 number = self._saved.get(key, (attempt, 0))[1] + 1
                 self._saved[key] = attempt, number

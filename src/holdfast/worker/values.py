@@ -15,7 +15,7 @@ import orjson
 from holdfast.define.plain import is_short
 from holdfast.define.python_values import MAX_DEPTH, TooLarge, Unfit, to_plain
 from holdfast.errors import CODE_LENGTH, CODE_PATTERN, CODE_RULE, Code, Permanent, cut
-from holdfast.masking import masked
+from holdfast.masking import beginning, json_without_task_secrets, masked, without_task_secrets
 
 DEPTH_LIMIT = MAX_DEPTH
 CHECKPOINT_BYTES = 4 << 20
@@ -80,7 +80,7 @@ def checked(text: bytes, limit_bytes: int) -> bytes:
 
 
 def checkpoint(name: str, data: Any) -> bytes:
-    """The data of a checkpoint as JSON, if name and data can be stored."""
+    """The data of a checkpoint as JSON, if name and data can be stored. Secrets in it are masked."""
     check_name("a checkpoint", name, CHECKPOINT_NAME_BYTES)
     try:
         return encoded(data, CHECKPOINT_BYTES, "data")
@@ -90,10 +90,17 @@ def checkpoint(name: str, data: Any) -> bytes:
 
 def progress(done: Any, total: Any, text: Any) -> dict[str, Any]:
     """The progress of an attempt as it is shown; a long text is cut."""
-    shown = str(text)
+    shown = without_task_secrets(str(text))
     if len(shown) > PROGRESS_LENGTH:
         shown = f"{shown[: PROGRESS_LENGTH - 1]}…"
-    values = {"done": done, "total": total, "text": storable(shown)}
+    numbers = {"done": done, "total": total}
+    values = {
+        **{
+            name: value if isinstance(value, int | float) else without_task_secrets(value)
+            for name, value in numbers.items()
+        },
+        "text": storable(shown),
+    }
     try:
         # Checked here, so that the handler fails and not the heartbeat.
         encoded(values, 8 * PROGRESS_LENGTH, "progress")
@@ -106,6 +113,8 @@ def progress(done: Any, total: Any, text: Any) -> dict[str, Any]:
 def check_name(what: str, name: Any, limit_bytes: int) -> None:
     if not isinstance(name, str):
         fault = f"the name of {what} must be text, not {type(name).__name__}"
+    elif without_task_secrets(name) != name:
+        fault = f"the name of {what} has a secret in it; give it another one"
     elif any("\ud800" <= letter <= "\udfff" for letter in name):
         fault = f"the name of {what} is not UTF-8: {name!a}; give it another one"
     elif not 1 <= len(name.encode()) <= limit_bytes:
@@ -120,13 +129,13 @@ def check_name(what: str, name: Any, limit_bytes: int) -> None:
 def storable(text: str, limit: int = MESSAGE_LIMIT) -> str:
     """The text as Postgres can store it, cut at `limit` characters."""
     if len(text) > limit:
-        text = f"{text[:limit]}… (cut off: it has {len(text):,} characters)"
+        text = f"{beginning(text, limit)}… (cut off: it has {len(text):,} characters)"
     return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
 
 
 def word(value: Any) -> str:
     """The value as a name: one short line."""
-    text = " ".join(storable(str(value if value is not None else "")).split())
+    text = " ".join(without_task_secrets(storable(str(value if value is not None else ""))).split())
     return text if len(text) <= WORD_LIMIT else f"{text[: WORD_LIMIT - 1]}…"
 
 
@@ -138,9 +147,9 @@ def failure_code(value: Any) -> tuple[str, str]:
         text = None
     if text == "":
         return str(Code.HANDLER_ERROR), ""
-    if text is not None and CODE_PATTERN.match(text):
+    if text is not None and CODE_PATTERN.match(text) and without_task_secrets(text) == text:
         return text, ""
-    shown = cut(repr(text[: WORD_LIMIT + 1])) if text is not None else f"of type {type(value).__name__}"
+    shown = cut(repr(beginning(text, WORD_LIMIT + 1))) if text is not None else f"of type {type(value).__name__}"
     return _as_code(text or ""), f" (its code {shown} is not valid: {CODE_RULE})"
 
 
@@ -152,12 +161,13 @@ def _as_code(text: str) -> str:
 
 
 def _fitting(text: bytes, limit_bytes: int) -> bytes:
+    """The text as it is stored: without the secrets of tasks."""
     if len(text) > limit_bytes:
         raise NotStorable(f"has {len(text):,} bytes; at most {limit_bytes:,} can be stored", Code.PAYLOAD_REFUSED)
     if b"\\u0000" in text and _NUL.search(text) is not None:
         # After an escaped backslash, `u0000` is ordinary text; the pattern skips that.
         raise NotStorable("contains a NUL character, which Postgres cannot store", Code.PAYLOAD_REFUSED)
-    return text
+    return json_without_task_secrets(text)
 
 
 def _is_plain(value: Any, limit_bytes: int) -> bool:

@@ -1,0 +1,237 @@
+"""Secrets end to end: only the handler sees the value; everything that is kept or shown has the reference or a mask."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from holdfast.client import Client
+from holdfast.define.load import load_text
+from holdfast.define.registry import Registry
+from holdfast.operations.scope import Scope
+from holdfast.operations.verbs import Verb, VerbRequest
+from holdfast.views.encoding import to_json
+from tests import secret_handlers
+from tests.conftest import eventually
+from tests.running import HOME, Engine, nodes, running
+from tests.running import registry as registry_of
+from tests.service.serving import API, serving_http
+
+pytestmark = pytest.mark.anyio
+
+BETRAYAL = """
+workflow_id: betrayal
+inputs: {how: {type: string, default: none}}
+nodes:
+  tell:
+    handler: betray.WHERE
+    importance: important
+    params: {token: "{{ secrets.CANARY }}", header: "Bearer {{ secrets.CANARY }} of {{ 'me' }}"}
+    next: each
+  each:
+    type: fan_out
+    importance: important
+    tolerate: {failures: 100%}
+    source: "{{ ['permanent', 'transient', 'code', 'named', 'cut', 'crash'] }}"
+    task:
+      handler: fail.WHERE
+      params: {token: "{{ secrets.CANARY }}", how: "{{ item }}"}
+      retry: {max_retries: 1, initial_delay_seconds: 0}
+    next: gather
+  gather: {type: fan_in, importance: important}
+"""
+LENGTH = """
+workflow_id: length
+inputs: {text: {type: string, default: ""}}
+nodes: {a: {handler: check.length, params: {text: "PARAM"}}}
+"""
+
+
+def handlers(**more: Any) -> Registry:
+    known = registry_of(**more)
+    known.add_module(secret_handlers)
+    return known
+
+
+def new_canary() -> str:
+    """Text that looks different in every form."""
+    return f'ca+n"ä/ry\\ {uuid.uuid4().hex[:10]}=?'
+
+
+def forms_of(secret: str) -> list[str]:
+    """How it may stand in JSON of JSON, in addresses and in headers; written without what masks it."""
+    once = json.dumps(secret)[1:-1]
+    readable = json.dumps(secret, ensure_ascii=False)[1:-1]
+    encoded = base64.b64encode(secret.encode()).decode().rstrip("=")[:-1]
+    return [
+        secret, once, readable, json.dumps(once)[1:-1], json.dumps(readable, ensure_ascii=False)[1:-1],
+        quote(secret), quote(secret, safe=""), encoded, encoded.replace("+", "-").replace("/", "_"),
+        secret[10:-2], secret.encode().hex(),
+    ]  # fmt: skip
+
+
+def assert_hidden(secret: str, text: str, where: str) -> None:
+    for form in forms_of(secret):
+        at = text.find(form)
+        assert at < 0, f"{where} has {form!r}: …{text[max(0, at - 100) : at + 100]}…"
+
+
+async def every_row(engine: Engine) -> list[tuple[str, str]]:
+    """Each row of each table of the database as JSON, and the name of its table."""
+    tables = await engine.query(
+        "select schemaname || '.' || tablename from pg_tables"
+        " where schemaname not in ('pg_catalog', 'information_schema')"
+    )
+    return [
+        (str(table), str(row[0]))
+        for (table,) in tables
+        for row in await engine.query(f"select row_to_json(t)::text from {table} t")
+    ]
+
+
+@pytest.fixture
+def canary(monkeypatch: pytest.MonkeyPatch) -> str:
+    secret = new_canary()
+    monkeypatch.setenv("HOLDFAST_SECRET_CANARY", secret)
+    return secret
+
+
+@pytest.fixture
+def records() -> Iterator[list[str]]:
+    """What a program with logging of its own gets to see."""
+    seen: list[str] = []
+
+    class Keeping(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            seen.append(self.format(record))
+
+    keeping = Keeping()
+    logging.getLogger().addHandler(keeping)
+    yield seen
+    logging.getLogger().removeHandler(keeping)
+
+
+@pytest.mark.parametrize("where", ["here", "apart"])
+async def test_a_secret_is_in_no_table_log_event_payload_or_answer(
+    where: str, canary: str, database_url: str, capfd: pytest.CaptureFixture[str], records: list[str]
+) -> None:
+    before = {file for file in HOME.rglob("*") if file.is_file()}
+    async with running(database_url, handlers(), payload_inline_bytes=50_000) as engine:
+        job_id = await engine.submit(BETRAYAL.replace("WHERE", where))
+        status = await engine.finished(job_id)
+        assert nodes(status)["tell"]["status"] == "completed", nodes(status)["tell"]
+        rows = await every_row(engine)
+        answers = [
+            json.dumps(status),
+            json.dumps(await engine.events(job_id)),
+            json.dumps(await engine.outputs(job_id)),
+        ]
+        attempts = await engine.client.attempts(job_id)
+        answers += [json.dumps(to_json(one)) for one in attempts]
+        async with serving_http(database_url) as service:
+            reader = await service.as_role("viewer")
+            for path in ("", "/nodes", "/events", "/why", "/definition", "/nodes/each/tasks", "/nodes/each/failures",
+                         "/tasks/tell/-1", "/tasks/each/0", "/results/tell", "/artifacts", "/timeline"):  # fmt: skip
+                answer = await reader.get(f"{API}/jobs/{job_id}{path}")
+                assert answer.status_code == 200, path
+                answers.append(answer.text)
+    payloads = [file for file in HOME.rglob("*") if file.is_file() and file not in before]
+    assert len(rows) > 30 and payloads and records
+    for table, row in rows:
+        assert_hidden(canary, row, table)
+    for answer_text in answers:
+        assert_hidden(canary, answer_text, "an answer")
+    for file in payloads:
+        assert_hidden(canary, file.read_text(errors="replace"), str(file))
+    for record in records:
+        assert_hidden(canary, record, "a record of the log")
+    printed = capfd.readouterr()
+    assert_hidden(canary, printed.out + printed.err, "what the process prints")
+    # It was all there, and stays where only the workflow put it.
+    log = next(one.log for one in attempts if one.node == "tell")
+    assert log is not None and "the key is ***" in log and "Traceback" in log and "from a thread" in printed.out + log
+    tasks = [json.loads(row) for table, row in rows if table == "holdfast.tasks"]
+    assert {task["params"]["token"] for task in tasks if task["node"] in ("tell", "each")} == {"{{ secrets.CANARY }}"}
+    codes = {task["item"]: task["error"]["code"] for task in tasks if task["node"] == "each" and task["error"]}
+    assert codes[0] == "NO_LUCK" and codes[2] == "HANDLER_ERROR"
+
+
+async def test_text_that_came_as_data_never_becomes_a_secret(canary: str, database_url: str) -> None:
+    reference = "{{ secrets.CANARY }}"
+    async with running(database_url, handlers()) as engine:
+        plain = await engine.run(LENGTH.replace("PARAM", "{{ inputs.text }}"), {"text": reference})
+        assert plain["result"] == len(reference)
+        mixed = LENGTH.replace("PARAM", "{{ secrets.CANARY }} {{ inputs.text }}")
+        harmless = await engine.run(mixed, {"text": "and more"})
+        assert harmless["result"] == len(f"{canary} and more")
+        attack = await engine.finished(await engine.submit(mixed, {"text": reference}, key="attack"))
+    error = nodes(attack)["a"]["error"]
+    assert (
+        error["code"] == "CONTRACT_VIOLATION" and "params.text refers to the secrets CANARY, CANARY" in error["message"]
+    )
+
+
+async def test_a_missing_secret_fails_with_its_own_code_and_a_job_resumes_once_it_is_there(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with running(database_url, handlers(), secrets_dir=tmp_path) as engine:
+        job_id = await engine.submit(LENGTH.replace("PARAM", "{{ secrets.LATE }}"))
+        error = nodes(await engine.finished(job_id))["a"]["error"]
+        assert (error["code"], error["class"], error["attempt"]) == ("SECRET_MISSING", "permanent", 1)
+        assert "no secret LATE for the tenant default" in error["message"]
+        assert "HOLDFAST_SECRET_LATE" in error["message"] and "default/LATE and LATE" in error["message"]
+        assert error["hint"].startswith("Give every worker of the queue the secret")
+        (tmp_path / "LATE").write_text("now it is here\n")
+        await engine.client.send(job_id, VerbRequest(Verb.RESUME))
+
+        async def is_completed() -> dict[str, Any] | None:
+            status = await engine.status(job_id)
+            return status if status["status"] == "completed" else None
+
+        assert (await eventually(is_completed))["result"] == len("now it is here")
+
+
+async def test_each_tenant_has_its_own_secrets(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_SECRET_KEY", "of default")
+    monkeypatch.setenv("HOLDFAST_SECRET_ACME__KEY", "of acme in a variable")
+    (tmp_path / "Tenant B").mkdir()
+    (tmp_path / "Tenant B" / "KEY").write_text("of B in a file")
+    lengths = {}
+    async with running(database_url, handlers(), secrets_dir=tmp_path) as engine:
+        for tenant in ("default", "acme", "Tenant B", "ACME", "..", "other"):
+            client = Client(engine.store, Scope(tenant))
+            job_id = (await client.submit(load_text(LENGTH.replace("PARAM", "{{ secrets.KEY }}")))).job_id
+            status = await engine.finished(job_id)
+            lengths[tenant] = status["result"] if status["status"] == "completed" else status["error"]["code"]
+    missing = "SECRET_MISSING"
+    assert lengths == {
+        "default": len("of default"), "acme": len("of acme in a variable"), "Tenant B": len("of B in a file"),
+        "ACME": missing, "..": missing, "other": missing,
+    }  # fmt: skip
+
+
+async def test_a_process_of_a_handler_has_no_variables_of_secrets_and_is_used_once(
+    canary: str, database_url: str
+) -> None:
+    text = """
+    workflow_id: looks
+    nodes:
+      one: {handler: look.around, params: {token: "{{ secrets.CANARY }}"}, next: two}
+      two: {handler: look.around, params: {token: "{{ secrets.CANARY }}"}}
+    """
+    async with running(database_url, handlers()) as engine:
+        job_id = await engine.submit(text)
+        await engine.finished(job_id)
+        found = await engine.outputs(job_id)
+    assert found["one"]["variables"] == found["two"]["variables"] == []
+    assert found["one"]["pid"] != found["two"]["pid"]
