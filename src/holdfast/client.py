@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from holdfast.client_commands import Commands
 from holdfast.client_details import Details
 from holdfast.client_gates import Bound, Gates
 from holdfast.client_identities import Identities
@@ -239,7 +240,7 @@ class _Data(Bound):
         await data.fetch_artifact(self._scope, self._store, job_id, artifact, target)
 
 
-class Client(_Reads, _Data, Details, Gates, Identities, Oversight, Requests, Streams, Submissions, Workflows):
+class Client(_Reads, _Data, Commands, Details, Gates, Identities, Oversight, Requests, Streams, Submissions, Workflows):
     """An asynchronous client of one database, or of one service: `async with Client.connect(url) as client: …`."""
 
     @classmethod

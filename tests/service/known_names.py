@@ -40,6 +40,7 @@ MISSING = Things(
         "item": "0",
         "artifacts/name": "missing.txt",
         "breakers/name": "missing-breaker",
+        "commands/name": "missing.command",
         "limits/name": "key:missing-limit",
         "tenants/name": "missing-tenant",
         "signal_id": "281474976710655",

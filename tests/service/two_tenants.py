@@ -144,6 +144,8 @@ async def known_things(service: Service, engine: Engine, jobs: dict[str, str]) -
         "item": "0",
         "artifacts/name": f"{CANARY}-0.txt",
         "breakers/name": mark("breaker"),
+        # Commands belong to no tenant.
+        "commands/name": MISSING.path["commands/name"],
         "limits/name": f"key:{mark('limit')}",
         "tenants/name": FIRST,
         "signal_id": str(signal),

@@ -11,6 +11,7 @@ from holdfast.define.gates import DEFAULT_TENANT
 from holdfast.errors import Unauthenticated, Unusable
 from holdfast.operations.identity import EVERY_TENANT
 from holdfast.operations.scope import Scope
+from holdfast.remote.commands import RemoteCommands
 from holdfast.remote.data import RemoteData
 from holdfast.remote.gates import RemoteGates
 from holdfast.remote.not_yet import refuse_the_rest
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @refuse_the_rest
-class RemoteClient(RemoteOversight, RemoteVerbs, RemoteData, RemoteGates, RemoteWorkflows, Client):
+class RemoteClient(RemoteCommands, RemoteOversight, RemoteVerbs, RemoteData, RemoteGates, RemoteWorkflows, Client):
     """A client of one service: the methods of `Client`, with the same answers and the same errors."""
 
 
