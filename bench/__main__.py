@@ -160,7 +160,7 @@ async def listening(url: str, number: int) -> None:
     await apply_missing(url)
     with closing(socket.create_server(("127.0.0.1", 0))) as found:
         port = found.getsockname()[1]
-    os.environ |= {"HOLDFAST_PORT": str(port), "HOLDFAST_API_CONNECTIONS": str(number + 100)}
+    os.environ |= {"HOLDFAST_PORT": str(port), "HOLDFAST_API_CONNECTIONS": str(2 * number + 200)}
     with Fleet(url, ("orchestrator", "resting", SERVICE)) as fleet:
         await listen(url, fleet, port, number)
 

@@ -226,6 +226,7 @@ def new_web_server(url: str, settings: Settings, meters: Meters | None = None) -
         store,
         door,
         settings.body_limit_bytes,
+        most_open_requests=max(1, settings.api_connections // 2),
         code_flow=code_flow,
         meters=meters or Meters(Code),
         allow_bootstrap=settings.allow_bootstrap,

@@ -16,6 +16,7 @@ from holdfast.client_commands import Commands
 from holdfast.client_details import Details
 from holdfast.client_gates import Bound, Gates
 from holdfast.client_identities import Identities
+from holdfast.client_notifications import Notifications
 from holdfast.client_oversight import Oversight
 from holdfast.client_requests import Requests
 from holdfast.client_streams import Streams
@@ -240,7 +241,20 @@ class _Data(Bound):
         await data.fetch_artifact(self._scope, self._store, job_id, artifact, target)
 
 
-class Client(_Reads, _Data, Commands, Details, Gates, Identities, Oversight, Requests, Streams, Submissions, Workflows):
+class Client(
+    _Reads,
+    _Data,
+    Commands,
+    Details,
+    Gates,
+    Identities,
+    Notifications,
+    Oversight,
+    Requests,
+    Streams,
+    Submissions,
+    Workflows,
+):
     """An asynchronous client of one database, or of one service: `async with Client.connect(url) as client: …`."""
 
     @classmethod
@@ -277,6 +291,7 @@ class Client(_Reads, _Data, Commands, Details, Gates, Identities, Oversight, Req
         correlation_id: str | None = None,
         external_ids: Mapping[str, str] | None = None,
         callback_url: str | None = None,
+        notify: Sequence[Mapping[str, Any]] | None = None,
         like: str | None = None,
         refuse_changed: bool = False,
     ) -> Submission:
@@ -285,7 +300,8 @@ class Client(_Reads, _Data, Commands, Details, Gates, Identities, Oversight, Req
         With `resume` a job that failed, is partial or was cancelled continues where it stopped. With `force` a new job
         is made, and the one before stays as it is. `like` is a job whose inputs are used where `inputs` has none. With
         `refuse_changed` a job that has ended and was made by another definition is refused. Labels, `correlation_id`,
-        `external_ids` and `callback_url` are no part of what makes two submissions the same: those of the first hold.
+        `external_ids`, `callback_url` and `notify` are no part of what makes two submissions the same: those of the
+        first hold. `notify` names receivers: `[{"on": ["failed"], "email": "ops@example.org"}]`.
         """
         return await submitting.submit(
             self._scope,
@@ -297,7 +313,7 @@ class Client(_Reads, _Data, Commands, Details, Gates, Identities, Oversight, Req
             resume=resume,
             force=force,
             labels=labels,
-            marks=check_marks(correlation_id, external_ids, callback_url),
+            marks=check_marks(correlation_id, external_ids, callback_url, notify),
             like=like,
             refuse_changed=refuse_changed,
         )

@@ -26,6 +26,7 @@ from holdfast.sync_client_commands import SyncCommands
 from holdfast.sync_client_details import SyncDetails
 from holdfast.sync_client_gates import Face, SyncGates
 from holdfast.sync_client_identities import SyncIdentities
+from holdfast.sync_client_notifications import SyncNotifications
 from holdfast.sync_client_oversight import SyncOversight
 from holdfast.sync_client_requests import SyncRequests
 from holdfast.sync_client_streams import SyncStreams
@@ -231,6 +232,7 @@ class SyncClient(
     SyncDetails,
     SyncGates,
     SyncIdentities,
+    SyncNotifications,
     SyncOversight,
     SyncRequests,
     SyncStreams,
@@ -276,6 +278,7 @@ class SyncClient(
         correlation_id: str | None = None,
         external_ids: Mapping[str, str] | None = None,
         callback_url: str | None = None,
+        notify: Sequence[Mapping[str, Any]] | None = None,
         like: str | None = None,
         refuse_changed: bool = False,
     ) -> Submission:
@@ -284,7 +287,8 @@ class SyncClient(
         With `resume` a job that failed, is partial or was cancelled continues where it stopped. With `force` a new job
         is made, and the one before stays as it is. `like` is a job whose inputs are used where `inputs` has none. With
         `refuse_changed` a job that has ended and was made by another definition is refused. Labels, `correlation_id`,
-        `external_ids` and `callback_url` are no part of what makes two submissions the same: those of the first hold.
+        `external_ids`, `callback_url` and `notify` are no part of what makes two submissions the same: those of the
+        first hold. `notify` names receivers: `[{"on": ["failed"], "email": "ops@example.org"}]`.
         """
         return self._loop.run(
             self._client.submit(
@@ -298,6 +302,7 @@ class SyncClient(
                 correlation_id=correlation_id,
                 external_ids=external_ids,
                 callback_url=callback_url,
+                notify=notify,
                 like=like,
                 refuse_changed=refuse_changed,
             )

@@ -41,8 +41,9 @@ def test_every_command_has_examples_that_its_help_shows(command: Command) -> Non
 
 
 def test_every_example_can_be_typed() -> None:
+    commands = every_command()
     group: Any = typer.main.get_command(app)
-    for name, described in every_command().items():
+    for name, described in commands.items():
         for line in examples_of(name, described.epilog):
             assert f"holdfast {name}" in line
             words = shlex.split(line.partition("holdfast ")[2].partition(" > ")[0].rstrip(")"))

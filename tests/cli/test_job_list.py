@@ -163,7 +163,16 @@ def test_a_job_keeps_the_ids_of_its_first_submission(database: Command) -> None:
     assert job["callback_url"] == "https://host.example/x"
     assert "Ids       correlation id order 1, gateway=4711" in database("status", job["job_id"]).out
     again = database("submit", "slow.yaml", "--external-id", "gateway=1")
-    assert "The job keeps the ids and the callback that it has" in again.err
+    assert "The job keeps the ids and the receivers that it has" in again.err
+
+
+def test_a_submission_names_whom_to_tell(database: Command) -> None:
+    flags = ("--notify", "me@example.org", "--notify", "pager=completed,node_failed")
+    job = database("status", submitted(database, "slow.yaml", *flags), "--json").json
+    assert job["notify"] == [
+        {"on": ["job_partial", "job_failed"], "email": "me@example.org"},
+        {"on": ["job_completed", "node_failed"], "webhook": "pager"},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -174,6 +183,9 @@ def test_a_job_keeps_the_ids_of_its_first_submission(database: Command) -> None:
         (("--external-id", "a b=1"), "'a b' is not the namespace of an external id"),
         (("--correlation-id", ""), "'' is not a correlation id"),
         (("--callback-url", "host"), "The callback_url is not a URL that can be called"),
+        (("--notify", "me@example.org=faild"), "There is no event 'faild' of a job"),
+        (("--notify", "Me <me@example.org>"), "'Me <me@example.org>' is not an e-mail address"),
+        (("--notify", ""), "'' is not the name of a webhook"),
     ],
 )
 def test_wrong_ids_are_refused_before_anything_is_done(

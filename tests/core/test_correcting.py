@@ -471,3 +471,17 @@ def test_the_generation_is_a_label_and_makes_no_work_stale() -> None:
         assert job.correct(inputs={"items": [*range(1, new + 1)]}).applied  # type: ignore[union-attr]
         assert ran(job) == [("each", new - 1)]
     assert [params_of(job)[item]["run"] for item in range(5)] == [1, 1, 1, 2, 3]
+
+
+def test_a_fan_out_that_was_undone_says_so_no_more_once_a_correction_runs_it_again() -> None:
+    made = Workflow("w", inputs={"items": {"type": "array"}})
+    made.fan_out("each", source="{{ inputs['items'] }}", handler="h", params={"n": "{{ item }}"}, compensate="u")
+    job = OneJob(made, {"items": [1, 2, 3]}, RULES)
+    job.run(Work())
+    job.recover("undo")
+    ran(job)
+    assert job.node("each").undo is not None
+    assert job.correct(inputs={"items": [1, 2, 4]}, stale="rerun").applied  # type: ignore[union-attr]
+    assert ran(job) == [("each", 0), ("each", 1), ("each", 3)] and job.node("each").undo is None
+    assert job.recover("undo").applied
+    assert ran(job) == [("each", 0), ("each", 1), ("each", 3)] and job.node("each").cancelled == 3

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from holdfast.core.effects import Notice
 from holdfast.store.columns import remedy_of
 from holdfast.store.records import NodeRow, SignalAnswer
 from tests.interleaving.observer import Change
@@ -111,6 +112,10 @@ class Mirror:
         log = self.db.events[new["job_id"]]
         assert new["seq"] == len(log) + 1, f"5: event {new['seq']} of {new['job_id']} follows {len(log)}"
         log.append(tuple(new[name] for name in ("seq", "event", "node", "item", "attempt", "data")))
+
+    def _outbox(self, old: dict[str, Any], new: dict[str, Any]) -> None:
+        columns = new | {"event_count": new["count"]}
+        self.db.outbox[new["job_id"]].append(Notice(**{name: columns[name] for name in Notice._fields}))
 
     def _answers(self, old: dict[str, Any], new: dict[str, Any]) -> None:
         self.db.answers[new["signal_id"]] = SignalAnswer(new["applied"], new["reason"], remedy_of(new["remedy"]))

@@ -14,7 +14,7 @@ from psycopg import sql
 from holdfast.store.migrate import apply_missing
 
 SEARCH_PATH = "backstage, pg_catalog, holdfast"
-RECORDED = ("jobs", "nodes", "tasks", "queue", "inbox", "events", "answers")
+RECORDED = ("jobs", "nodes", "tasks", "queue", "inbox", "events", "outbox", "answers")
 
 
 class Change(NamedTuple):

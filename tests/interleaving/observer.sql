@@ -35,7 +35,7 @@ begin
     loop
         execute format('alter table holdfast.%I alter %I set default backstage.now()', target.relname, target.attname);
     end loop;
-    for target in select unnest(array['jobs', 'nodes', 'tasks', 'queue', 'inbox', 'events', 'answers']) as relname
+    for target in select unnest(array['jobs', 'nodes', 'tasks', 'queue', 'inbox', 'events', 'outbox', 'answers']) as relname
     loop
         execute format('create trigger recorded after insert or update or delete on holdfast.%I'
             ' for each row execute function backstage.record()', target.relname);

@@ -81,6 +81,11 @@ class GatedWorld(World):
         self.mirror = Mirror(self.db)
         self.db.definitions = {job.definition_hash: job.definition for job in self.jobs}
 
+    def _draw_subscriptions(self) -> dict[str, frozenset[str]]:
+        """None: the webhooks of a real database outlive a world."""
+        super()._draw_subscriptions()
+        return {}
+
     def _draw_jobs(self) -> list[NewJob]:
         return [job._replace(job_id=str(uuid.UUID(int=n))) for n, job in enumerate(super()._draw_jobs(), 1)]
 

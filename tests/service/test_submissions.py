@@ -23,6 +23,7 @@ MARKS = {
     "correlation_id": "order 4711",
     "external_ids": {"gateway": "g-1", "portal": "p/1"},
     "callback_url": "https://portal.example/done",
+    "notify": [{"on": ["job_failed", "node_failed"], "email": "ops@example.org"}],
 }
 
 
@@ -90,7 +91,12 @@ async def test_the_first_event_of_a_job_names_the_request_that_made_it(service: 
         {"callback_url": "http://[::1"},
         {"callback_url": "javascript:alert(1)"},
         {"callback_url": f"https://host/{'x' * 2000}"},
-        {"notify": []},
+        {"notify": [{"on": ["failed"]}]},
+        {"notify": [{"on": ["faild"], "webhook": "pager"}]},
+        {"notify": [{"on": [], "webhook": "pager"}]},
+        {"notify": [{"on": ["failed"], "email": "a@b\r\nBcc: c@d"}]},
+        {"notify": [{"on": ["failed"], "callback": "https://host/"}]},
+        {"notify": [{"on": ["failed"], "webhook": "pager"}] * 21},
     ],
 )
 async def test_a_bad_mark_is_refused_and_nothing_is_stored(service: Service, mark: dict[str, Any]) -> None:

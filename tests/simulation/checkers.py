@@ -19,6 +19,7 @@ from tests.simulation.database import Database, Key, code_of
 from tests.simulation.event_checkers import check_events, check_holds, check_task_events, repeated_failures
 from tests.simulation.job_checkers import check_cancels, check_owner, check_progress, check_status
 from tests.simulation.node_checkers import check_batches, check_counters, check_nodes
+from tests.simulation.notice_checkers import check_notices
 from tests.simulation.recovery_checkers import note_resets
 from tests.simulation.task_checkers import check_budgets, check_history, check_tasks
 from tests.simulation.undo_checkers import check_undoing, is_undone_by, was_ever_undone
@@ -100,6 +101,7 @@ class Checkers:
             check_holds(self.db, job.job_id)
             check_budgets(self.db, job.job_id)
             check_batches(self.db, job.job_id)
+            check_notices(self.db, job.job_id, self._program(job.job_id).definition.notify)
 
     def check_ended_job(self, job_id: str) -> None:
         """Check what the rows of an ended job show; for databases whose history was not recorded."""

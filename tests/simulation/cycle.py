@@ -186,7 +186,7 @@ class ModelCycle(Transaction):
             job["generation"], job["owner"], job["epoch"], job["inputs"], job["error"], job["created_at"],
             job["started_at"], job["deadline_at"], job["stop_cause"], job["stop_until"], job["stop_leases_ended"],
             job["stop_signal"], job["holds"],
-            self.db.events[job_id][-1][0], job["recovered_at"], job["undo"],
+            self.db.events[job_id][-1][0], job["recovered_at"], job["undo"], job["notify"],
         )  # fmt: skip
 
     def _signal(self, signal_id: int) -> SignalRow:
@@ -304,6 +304,8 @@ class ModelCycle(Transaction):
         self.db.history.decided_at = self._opened_at
         for entry in log:
             apply_entry(self.db, self.me, entry)
+        for notice in copy.deepcopy(list(batch.notices.values())):
+            self.db.outbox[notice.job_id].append(notice)
         self.db.history.passed_over += [i for i in self._asked if self._passed_over(i)]
         leases = lease_ready(self.db, handover, gated=False) if handover is not None else []
         mark = self.db.marks[self.me] = self.db.draw()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.core.breaking import Breaker
+from holdfast.core.effects import Notice
 from holdfast.core.failing import Failure
 from holdfast.store.records import NodeRow, PlanRow, SignalAnswer
 
@@ -113,6 +114,8 @@ class Database:
         self.queue: dict[Key, dict[str, Any]] = {}
         self.inbox: dict[int, dict[str, Any]] = {}
         self.events: dict[str, list[Any]] = defaultdict(list)
+        self.outbox: dict[str, list[Notice]] = defaultdict(list)
+        self.subscriptions: dict[str, frozenset[str]] = {}
         self.answers: dict[int, SignalAnswer] = {}
         self.plans: dict[tuple[str, str], PlanRow] = {}
         self.orchestrators: dict[int, dict[str, Any]] = {}

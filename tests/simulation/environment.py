@@ -19,6 +19,7 @@ from tests.simulation.correcting import OTHER_HANDLER
 from tests.simulation.cycle import ModelCycle
 from tests.simulation.database import Database, step
 from tests.simulation.mix import Mix
+from tests.simulation.notice_checkers import draw_subscriptions, with_receivers, with_receivers_of_its_own
 from tests.simulation.shapes import UNDO_HANDLER, Script, draw_definition, draw_inputs, with_compensations
 from tests.simulation.store import ModelStore
 
@@ -94,6 +95,8 @@ class Environment:
                 drawn.verbs = drawn.corrections = 0.0
         self.mix = mix or drawn
         self.db = Database()
+        self.telling = random.Random(f"notices {seed}")
+        self.db.subscriptions = self._draw_subscriptions()
         self.checkers = Checkers(self.db, self.mix.crash_limit, self.mix.requeue_limit)
         self.script = Script(seed, self.mix.trouble, self.mix.deaths)
         self.rules = Rules(
@@ -123,9 +126,13 @@ class Environment:
             definition = draw_definition(self.chance)
             if self.mix.undos:
                 definition = with_compensations(definition, random.Random(f"undo {self.seed} {number}"))
+            definition = with_receivers(definition, self.telling)
             job = new_job(definition, draw_inputs(self.chance), key=f"job {number}", priority=self.chance.randint(0, 1))
-            jobs.append(job._replace(job_id=f"job-{number}"))
+            jobs.append(with_receivers_of_its_own(job._replace(job_id=f"job-{number}"), self.telling))
         return jobs
+
+    def _draw_subscriptions(self) -> dict[str, frozenset[str]]:
+        return draw_subscriptions(self.telling)
 
     def _commit_outcome(self) -> str:
         if not self.troubled:

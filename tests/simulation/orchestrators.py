@@ -98,6 +98,7 @@ class Orchestrators(Workers):
                 if self.db.time >= scan_at:
                     scan_at = self.db.time + 2.0
                     await self._take_over(store, owner)
+                    owner.subscribe(await store.subscriptions())
                 if self.db.time >= sweep_at:
                     sweep_at = self.db.time + 1.0
                     if self.mix.steps_back and owner.doubts_clock:

@@ -84,7 +84,7 @@ class ModelStore:
                 "stop_cause": None, "stop_until": None, "stop_leases_ended": False, "stop_signal": None, "holds": [],
                 "tenant": job.tenant, "run": run, "previous": existing, "deaths": 0, "died_at": None,
                 "recovered_at": None,
-                "undo": None,
+                "undo": None, "notify": orjson.loads(orjson.dumps(job.notify)),
             }  # fmt: skip
             created = {"previous": existing} if existing is not None else None
             self.db.events[job.job_id].append((1, "job_created", None, None, None, created))
@@ -101,6 +101,10 @@ class ModelStore:
     async def definition(self, definition_hash: str) -> bytes:
         await step()
         return self.db.definitions[definition_hash]
+
+    async def subscriptions(self) -> dict[str, frozenset[str]]:
+        await self._statement()
+        return dict(self.db.subscriptions)
 
     async def register_orchestrator(self, name: str, lease_seconds: float, only_job: str | None = None) -> int:
         await self._statement()

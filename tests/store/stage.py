@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import orjson
 from psycopg import sql
 
-from holdfast.core.effects import CreateTasks, Emit, EnqueueTasks, FinishTask, Lane, RetryTask
+from holdfast.core.effects import CreateTasks, Emit, EnqueueTasks, FinishTask, Lane, Notice, RetryTask
 from holdfast.core.failing import failure
 from holdfast.store.batch import Batch, JobUpdate
 from holdfast.store.gates import PostgresGates
@@ -77,6 +77,10 @@ class Backstage(Protocol):
     async def inbox(self, job_id: str) -> list[dict[str, Any]]: ...
 
     async def events(self, job_id: str) -> list[tuple[int, str]]: ...
+
+    async def outbox(self, job_id: str) -> list[Notice]: ...
+
+    async def tell_of(self, tenant: str, events: Sequence[str]) -> None: ...
 
     async def attempts(self, job_id: str) -> list[tuple[str, int, int, int, str, str]]: ...
 
@@ -199,6 +203,22 @@ class PostgresBackstage:
         rows = await self._run(b"select seq, event from events where job_id = %s order by seq", job_id)
         return [(row[0], row[1]) for row in rows]
 
+    async def outbox(self, job_id: str) -> list[Notice]:
+        rows = await self._run(
+            b"select tenant, job_id::text, workflow_id, node, event, generation, seq, count, items, data, rules"
+            b" from outbox where job_id = %s order by seq",
+            job_id,
+        )
+        return [Notice(*row) for row in rows]
+
+    async def tell_of(self, tenant: str, events: Sequence[str]) -> None:
+        await self._run(
+            b"insert into webhooks (tenant, name, url, events, secret, created_by)"
+            b" values (%s, 'pager', 'https://x', %s, 's', 'someone')",
+            tenant,
+            [*events],
+        )
+
     async def attempts(self, job_id: str) -> list[tuple[str, int, int, int, str, str]]:
         return await self._run(
             b"select node, item, attempt, epoch, outcome, worker from attempts where job_id = %s order by 1, 2, 3",
@@ -282,6 +302,12 @@ class ModelBackstage:
 
     async def events(self, job_id: str) -> list[tuple[int, str]]:
         return [(event[0], event[1]) for event in self._db.events[job_id]]
+
+    async def outbox(self, job_id: str) -> list[Notice]:
+        return sorted(self._db.outbox[job_id], key=lambda row: row.seq)
+
+    async def tell_of(self, tenant: str, events: Sequence[str]) -> None:
+        self._db.subscriptions[tenant] = frozenset(events)
 
     async def attempts(self, job_id: str) -> list[tuple[str, int, int, int, str, str]]:
         return sorted((*key[1:], *row) for key, *row in self._db.withdrawn if key[0] == job_id)  # type: ignore[misc]

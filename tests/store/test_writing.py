@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.core.effects import FailTask
+from holdfast.core.effects import FailTask, Notice
 from holdfast.core.failing import failure
 from holdfast.store.batch import Batch
 from tests.store.stage import (
@@ -16,6 +16,7 @@ from tests.store.stage import (
     event_write,
     finish_write,
     held,
+    new_job,
     new_task,
     node_row,
     owned,
@@ -168,3 +169,57 @@ async def test_invariant_2_a_retry_of_an_epoch_that_is_over_changes_nothing(stag
     await stage.store.report(worker, [report_of(again, "failed", None)])
     await stage.commit(me, Batch(retried=[retry_write(lease, None, epoch=5), retry_write(lease, None, epoch=4)]))
     assert await stage.behind.queue(lease.job_id) == []
+
+
+def notice(job_id: str, node: str | None, event: str, seq: int, items: list[int]) -> Notice:
+    return Notice(
+        "default", job_id, "flow", node, event, 1, seq, max(1, len(items)), items,
+        {"code": "TIMEOUT", "message": 'a "word", {b}'}, [{"email": "ops@example.org"}, {"webhook": "pager"}],
+    )  # fmt: skip
+
+
+async def test_a_commit_writes_one_notice_for_each_job_node_and_event(stage: Stage) -> None:
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    cycle = stage.store.cycle(me)
+    await cycle.open(100, 100)
+    batch = Batch()
+    batch.add([notice(job_id, "n", "task_exhausted", 5, [1]), notice(job_id, None, "job_failed", 7, [])])
+    await cycle.write(batch)
+    batch.clear()
+    batch.add([notice(job_id, "n", "task_exhausted", 9, [4])])
+    await cycle.commit(batch)
+    merged = notice(job_id, "n", "task_exhausted", 9, [1, 4])
+    assert await stage.behind.outbox(job_id) == [notice(job_id, None, "job_failed", 7, []), merged]
+
+
+async def test_a_cycle_that_is_rolled_back_notes_nothing(stage: Stage) -> None:
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    cycle = stage.store.cycle(me)
+    await cycle.open(100, 100)
+    batch = Batch()
+    batch.add([notice(job_id, None, "job_failed", 7, [])])
+    await cycle.write(batch)
+    await cycle.rollback()
+    assert await stage.behind.outbox(job_id) == []
+
+
+async def test_a_job_is_loaded_with_the_receivers_of_its_submission(stage: Stage) -> None:
+    rules = [{"on": ["job_failed"], "callback": "https://portal.example/done"}]
+    me = await stage.orchestrator()
+    (job,) = [new_job("with receivers", "body")._replace(notify=rules)]
+    await stage.store.submit([job])
+    await stage.own(me)
+    job_id = job.job_id
+    cycle = stage.store.cycle(me)
+    await cycle.open(100, 100)
+    (row,), _ = await cycle.load([job_id])
+    assert row.notify == rules
+    await cycle.rollback()
+
+
+async def test_owners_know_what_webhooks_subscribe_to(stage: Stage) -> None:
+    assert await stage.store.subscriptions() == {}
+    await stage.behind.tell_of("default", ["job_failed", "job_stuck"])
+    assert await stage.store.subscriptions() == {"default": frozenset({"job_failed", "job_stuck"})}

@@ -233,7 +233,16 @@ ExternalIds = Annotated[
     typer.Option("--external-id", metavar="NAMESPACE=VALUE", help="Id of the job in another system; may be repeated."),
 ]
 CallbackUrl = Annotated[
-    str | None, typer.Option("--callback-url", metavar="URL", help="Address to call back; it is stored with the job.")
+    str | None,
+    typer.Option("--callback-url", metavar="URL", help="Address to call back when the job has ended."),
+]
+Notify = Annotated[
+    list[str],
+    typer.Option(
+        "--notify",
+        metavar="RECEIVER[=EVENT,…]",
+        help="Address or webhook to tell, by default of partial and failed; may be repeated.",
+    ),
 ]
 Priority = Annotated[
     int,

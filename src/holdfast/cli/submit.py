@@ -12,7 +12,7 @@ from holdfast.cli.data_files import load_definition, read_inputs
 from holdfast.cli.ending import follow_to_the_end
 from holdfast.cli.fleet import handlers_of, start
 from holdfast.cli.job_list import parse_labels
-from holdfast.cli.session import Target, begin, drive, find_job
+from holdfast.cli.session import Target, begin, begin_traces, drive, find_job
 from holdfast.cli.streams import answer, answer_json, say
 from holdfast.cli.words import cut, short, value
 from holdfast.client import Client
@@ -25,6 +25,9 @@ from holdfast.operations.marks import Marks, check_marks
 from holdfast.operations.submitting import MAX_KEY_LENGTH, Submission
 from holdfast.settings import Settings
 from holdfast.views.encoding import to_json
+
+BAD_ENDS = ("partial", "failed")
+"""Of what `--notify` tells without events."""
 
 _SENTENCES = {
     "created": "Job {job} of workflow {workflow} was created.",
@@ -47,6 +50,7 @@ def submit_job(
     correlation_id: str | None,
     external_ids: Sequence[str],
     callback_url: str | None,
+    notify: Sequence[str],
     priority: int,
     wait: bool,
     resume: bool,
@@ -55,11 +59,12 @@ def submit_job(
     target: Target,
 ) -> int:
     settings = begin(target)
+    begin_traces(settings)
     _check_key(key)
     _check_flags(workflow, like, resume=resume, force=force)
     # Refused before a database is started for it.
     named = check_labels(parse_labels(labels))
-    marks = check_marks(correlation_id, _parse_external_ids(external_ids), callback_url)
+    marks = check_marks(correlation_id, _parse_external_ids(external_ids), callback_url, _parse_notify(notify))
     definition = load_definition(Path(workflow)) if workflow is not None and is_file_name(workflow) else None
     is_whole = like is None
     inputs = read_inputs(definition, assignments, inputs_file, is_whole=is_whole) if definition is not None else None
@@ -136,13 +141,23 @@ def _parse_external_ids(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def _parse_notify(texts: Sequence[str]) -> list[dict[str, Any]]:
+    """`RECEIVER` or `RECEIVER=EVENT,…`: an address has an @, a webhook has none."""
+    rules = []
+    for text in texts:
+        receiver, equals, events = text.partition("=")
+        kind = "email" if "@" in receiver else "webhook"
+        rules.append({"on": events.split(",") if equals else list(BAD_ENDS), kind: receiver})
+    return rules
+
+
 def _say_what_was_not_added(submission: Submission, labels: dict[str, str], marks: Marks) -> None:
     if submission.answer in ("created", "forced"):
         return
     if labels:
         say("The job keeps the labels that it has: those of this submission were not added.")
     if marks != Marks():
-        say("The job keeps the ids and the callback that it has: those of this submission were not added.")
+        say("The job keeps the ids and the receivers that it has: those of this submission were not added.")
 
 
 def _given(marks: Marks) -> dict[str, Any]:

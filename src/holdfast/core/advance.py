@@ -15,6 +15,7 @@ from holdfast.core.effects import AnswerSignal, Effect
 from holdfast.core.events import END_OF_JOB, BreakerMove, EventName, JanitorActed, JobEnded
 from holdfast.core.failing import Failure, failure
 from holdfast.core.kinds import is_border, kind_of
+from holdfast.core.notifying import notices
 from holdfast.core.outcome import counts, default_result, first_error, job_status, stops_the_job, was_cancelled
 from holdfast.core.plans import Refusal
 from holdfast.core.readiness import Verdict, decide
@@ -89,6 +90,8 @@ def advance(state: JobState, signal: Signal, now: float) -> list[Effect]:
             assert_never(signal)
     _settle(turn)
     _answer_cancel(turn)
+    if state.has_audience:
+        turn.effects += list(notices(state, turn.effects))
     return turn.effects
 
 

@@ -316,6 +316,26 @@ class Emit(NamedTuple):
     data: Mapping[str, Any] | None = None
 
 
+class Notice(NamedTuple):
+    """Put an event into the outbox, for its receivers; many items of a node share one notice."""
+
+    tenant: str
+    job_id: str
+    workflow_id: str
+    node: str | None
+    event: str
+    """The name of a `NotifyEvent`."""
+    generation: int
+    seq: int
+    """The number of its event in the history; the last one, if there are several."""
+    event_count: int
+    items: list[int]
+    """The first of the items that it concerns."""
+    data: dict[str, Any]
+    rules: list[dict[str, str]]
+    """Whom the rules of the job name; the webhooks of the tenant come on top."""
+
+
 class AnswerSignal(NamedTuple):
     """Store the answer to a person's signal: applied, or refused, why, and what else can be done."""
 
@@ -350,5 +370,6 @@ Effect = (
     | MarkJob
     | ReleaseTasks
     | Emit
+    | Notice
     | AnswerSignal
 )

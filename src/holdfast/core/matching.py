@@ -40,7 +40,7 @@ def await_matching(turn: Turn, node: NodeState, matching: Matching) -> None:
     if node.status is not Status.PENDING:
         node.move(Trigger.RESTARTED)
     node.output = node.error = node.reason = node.retry_at = node.started_at = node.finished_at = None
-    node.matching = matching
+    node.matching, node.undo = matching, None
     node.width = node.enqueued = node.expanded
     node.spent.clear()
     turn.state.matches.pop(node.name, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 from holdfast.core.failing import Failure
 from holdfast.core.match_states import Matches, Matching
 from holdfast.core.undo_states import NodeUndo, Undo
+from holdfast.define.notify import NotifyRule, events_of
 from holdfast.define.program import Program
 from holdfast.errors import Bug
 
@@ -322,6 +324,14 @@ class JobState:
     scope: dict[str, Any] = field(default_factory=dict)
     matches: dict[str, Matches] = field(default_factory=dict)
     """By fan-out that is matched now: which task each item has. Can be made again from the rows at any time."""
+    notify: tuple[NotifyRule, ...] = ()
+    """The receivers that the submission names, beside those of the definition."""
+    subscriptions: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The events that the webhooks of each tenant subscribe to. The owner keeps it up to date, for all its jobs."""
+    own_events: frozenset[str] = frozenset()
+    """The events that the rules of the job name."""
+    traceparent: str | None = None
+    """The place in a trace from which the job was submitted; no decision needs it."""
     latest_at: float = 0.0
     """The latest time that the job's rows tell. The clock of the database may step back, a job's times never do."""
 
@@ -348,6 +358,7 @@ class JobState:
         for name in self.program.graph.order:
             if name not in self.nodes:
                 self.nodes[name] = NodeState(name)
+        self.own_events = events_of((*(rule for rule, _ in self.program.notify), *self.notify))
         self.scope = {
             "inputs": self.inputs,
             "input": self.inputs,
@@ -364,6 +375,15 @@ class JobState:
     @property
     def is_terminal(self) -> bool:
         return self.status in JOB_TERMINAL
+
+    @property
+    def has_audience(self) -> bool:
+        """Whether any event of the job has a receiver."""
+        return bool(self.own_events) or self.tenant in self.subscriptions
+
+    def wants(self, event: str) -> bool:
+        """Whether an event has a receiver."""
+        return event in self.own_events or event in self.subscriptions.get(self.tenant, ())
 
     @property
     def is_undoing(self) -> bool:

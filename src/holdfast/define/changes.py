@@ -36,6 +36,8 @@ def _differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]
         yield "the result differs"
     if before.get("on_failure") != after.get("on_failure"):
         yield "on_failure differs"
+    if before.get("notify") != after.get("notify"):
+        yield "notify differs"
     if before["timeout_seconds"] != after["timeout_seconds"]:
         yield "timeout_seconds differs"
 

@@ -13,6 +13,7 @@ import orjson
 from holdfast.define.gates import BreakerRules
 from holdfast.define.kinds import node_from_json, node_to_json
 from holdfast.define.node import Node
+from holdfast.define.notify import NotifyRule
 from holdfast.define.source import DefinitionText
 from holdfast.errors import Refused
 from holdfast.version import __version__
@@ -94,6 +95,7 @@ class Definition:
     has_result: bool = False
     breakers: tuple[BreakerRules, ...] = ()
     on_failure: OnFailure = OnFailure.KEEP
+    notify: tuple[NotifyRule, ...] = ()
     timeout_is_default: bool = field(default=False, compare=False)
     """Whether the timeout is a default of the installation, and not the author's."""
     text: DefinitionText | None = field(default=None, compare=False, repr=False)
@@ -119,6 +121,8 @@ class Definition:
             later["timeout_is_default"] = True
         if self.on_failure is not OnFailure.KEEP:
             later["on_failure"] = str(self.on_failure)
+        if self.notify:
+            later["notify"] = [rule.to_json() for rule in self.notify]
         return later | {
             "workflow_id": self.workflow_id,
             "version": self.version,
@@ -145,6 +149,7 @@ class Definition:
             has_result=data["has_result"],
             breakers=_breakers(data.get("breakers", ()), data.get("stated_of_breakers", {})),
             on_failure=OnFailure(data.get("on_failure", OnFailure.KEEP)),
+            notify=tuple(NotifyRule.from_json(rule) for rule in data.get("notify", ())),
             timeout_is_default=data.get("timeout_is_default", False),
         )
 

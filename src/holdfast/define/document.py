@@ -29,6 +29,8 @@ from holdfast.define.fields import (
 )
 from holdfast.define.kinds import DEFAULT_KIND, KINDS
 from holdfast.define.node_document import NodeDocument
+from holdfast.define.notify import MAX_NOTIFY_RULES
+from holdfast.define.notify_document import NotifyDocument
 from holdfast.define.retry_document import RetryDocument
 
 
@@ -166,6 +168,9 @@ class WorkflowDocument(DocumentPart):
         None
     )
     """The dependencies that may be down, by name; all workflows of a tenant share the breaker of a name."""
+
+    notify: Annotated[list[NotifyDocument], Field(max_length=MAX_NOTIFY_RULES)] | None = None
+    """The receivers of a job's events."""
 
     nodes: Annotated[
         dict[Annotated[str, Field(pattern=NODE_NAME, max_length=MAX_NAME_LENGTH)], AnyNodeDocument],

@@ -76,7 +76,7 @@ def read_file(path: FilePath | str) -> tuple[Source | None, list[Detail]]:
 
 def read_text(text: str, file: str | None = None) -> tuple[Source | None, list[Detail]]:
     """Like read_file, for a text."""
-    source, problems = read_yaml(text, file, typed_keys=_may_have_typed_keys)
+    source, problems = read_yaml(text, file, typed_keys=_may_have_typed_keys, has_key_on=_is_receiver)
     if source is None and _is_python(text):
         return None, [Detail("This is Python, not YAML.", file=file, suggestion="Its name must end with .py.")]
     if source is not None:
@@ -142,6 +142,11 @@ def valid(definition: Definition | None, problems: list[Detail], name: str) -> D
 def _may_have_typed_keys(path: Path) -> bool:
     """`branches: {true: …, false: …}` is the only object whose keys may be booleans or numbers."""
     return len(path) == 3 and path[0] == "nodes" and path[2] == "branches"
+
+
+def _is_receiver(path: Path) -> bool:
+    """An entry of `notify`."""
+    return len(path) == 2 and path[0] == "notify"
 
 
 def _is_python(text: str) -> bool:

@@ -11,6 +11,7 @@ from holdfast.define.fields import float_or_none
 from holdfast.define.gates import DEFAULTED, BreakerRules
 from holdfast.define.inputs import value_problems
 from holdfast.define.kinds import kind_of_document
+from holdfast.define.notify_document import normalise_notify
 from holdfast.define.retry_document import normalise_retry
 from holdfast.define.source import Path, Report
 from holdfast.define.work_document import WorkflowDefaults
@@ -44,6 +45,7 @@ def normalise(document: WorkflowDocument, report: Report) -> Definition:
         has_result="result" in document.model_fields_set,
         breakers=tuple(_breaker(name, one, report) for name, one in (document.breakers or {}).items()),
         on_failure=OnFailure(document.on_failure or OnFailure.KEEP),
+        notify=normalise_notify(document.notify, report),
     )
     _check_deliverables(definition, report)
     return definition

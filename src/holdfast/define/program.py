@@ -12,7 +12,11 @@ from holdfast.define.graph import Graph, build_graph
 from holdfast.define.kinds import kind_of
 from holdfast.define.node import Importance, TaskSpec
 from holdfast.define.node_program import ROOTS, NodeProgram
+from holdfast.define.notify import NotifyRule
 from holdfast.define.template import Template, compile_template
+
+NOTIFY_ROOTS = frozenset({"inputs", "input", "job"})
+"""What the address of a receiver may read: what is known before any node has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,8 @@ class Program:
     nodes: dict[str, NodeProgram]
     importances: dict[str, Importance]
     result: Template | None
+    notify: tuple[tuple[NotifyRule, Template | None], ...] = ()
+    """The rules of `notify`, each with the template of its address."""
 
     def spec_of(self, name: str, item: int) -> TaskSpec | None:
         """What runs as that task; None if the definition has no such task."""
@@ -46,6 +52,7 @@ class Program:
             templates += [node.source, node.batch_size, *(condition for condition, _ in node.branches)]
             for task in (node.task, node.batches):
                 templates += [task.params, *task.limit_keys] if task is not None else []
+        templates += [address for _, address in self.notify]
         return frozenset().union(*(one.paths for one in templates if one is not None))
 
 
@@ -58,7 +65,12 @@ def compile_definition(definition: Definition) -> Program:
         nodes={node.name: kind_of(node).compile(node) for node in definition.nodes},
         importances={node.name: node.importance for node in definition.nodes},
         result=compile_template(definition.result, ROOTS, "result") if definition.has_result else None,
+        notify=tuple((rule, _address(rule)) for rule in definition.notify),
     )
+
+
+def _address(rule: NotifyRule) -> Template | None:
+    return compile_template(rule.email, NOTIFY_ROOTS, "notify.email") if rule.email is not None else None
 
 
 @lru_cache(maxsize=256)

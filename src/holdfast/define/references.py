@@ -9,6 +9,7 @@ from holdfast.define.document import WorkflowDocument
 from holdfast.define.graph import Graph
 from holdfast.define.kinds import kind_of
 from holdfast.define.node_program import ROOTS
+from holdfast.define.program import NOTIFY_ROOTS
 from holdfast.define.readings import Reading, template_readings
 from holdfast.define.source import Path, Report, did_you_mean
 from holdfast.errors import cut
@@ -71,5 +72,7 @@ def _readings(document: WorkflowDocument, definition: Definition, report: Report
             where = (*path, "deliverable", "location")
             yield from template_readings(node.deliverable.location, where, None, ROOTS, report)
         yield from kind_of(node).readings(node, document.nodes[node.name], path, report)
+    for place, rule in enumerate(definition.notify):
+        yield from template_readings(rule.email, ("notify", place, "email"), None, NOTIFY_ROOTS, report)
     if "result" in document.model_fields_set:
         yield from template_readings(document.result, ("result",), None, ROOTS, report)

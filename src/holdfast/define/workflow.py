@@ -66,6 +66,7 @@ class Workflow:
         on_failure: str | None = None,
         retry: Retry | Mapping[str, Any] | None = None,
         breakers: Mapping[str, Mapping[str, Any]] | None = None,
+        notify: Sequence[Mapping[str, Any]] | None = None,
         result: Any = _UNSET,
     ) -> None:
         self.workflow_id = workflow_id
@@ -83,6 +84,7 @@ class Workflow:
             on_failure=on_failure,
             retry=_retry(retry),
             breakers=breakers,
+            notify=[dict(rule) for rule in notify] if notify is not None else None,
         )
         if result is not _UNSET:
             self.result(result)

@@ -50,13 +50,17 @@ _CONSTANTS = {
 
 
 def read_yaml(
-    text: str, file: str | None = None, typed_keys: Callable[[Path], bool] = lambda path: False
+    text: str,
+    file: str | None = None,
+    typed_keys: Callable[[Path], bool] = lambda path: False,
+    has_key_on: Callable[[Path], bool] = lambda path: False,
 ) -> tuple[Source | None, list[Detail]]:
     """The data with its places, and all mistakes in the YAML.
 
-    `typed_keys` says where keys may be booleans or numbers; they are read as text.
+    `typed_keys` says where keys may be booleans or numbers; they are read as text. `has_key_on` says which objects
+    have a key `on`: older versions of YAML read that word as a boolean, but there nothing else can be meant.
     """
-    reader = _Reader(file, typed_keys)
+    reader = _Reader(file, typed_keys, has_key_on)
     problem = _unreadable(text, file)
     if problem is not None:
         return None, [problem]
@@ -139,10 +143,13 @@ class _FatalError(Exception):
 class _Reader:
     """Builds plain data from events. Continues after a mistake, so that all are found."""
 
-    def __init__(self, file: str | None, typed_keys: Callable[[Path], bool]) -> None:
+    def __init__(
+        self, file: str | None, typed_keys: Callable[[Path], bool], has_key_on: Callable[[Path], bool]
+    ) -> None:
         self.source = Source(None, file)
         self.problems: list[Detail] = []
         self.typed_keys = typed_keys
+        self.has_key_on = has_key_on
 
     def read(self, text: str) -> Source | None:
         events = _events(text, self.source.file)
@@ -223,7 +230,7 @@ class _Reader:
             return None
         self.refuse_properties(event, path)
         text = str(event.value)
-        if event.style is not None:
+        if event.style is not None or (text == "on" and self.has_key_on(path)):
             return self.text(event, text, path)
         if text == "<<":
             self.complain(event, path, "The merge key '<<' is not allowed.", _WRITE_OUT)

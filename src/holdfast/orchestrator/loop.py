@@ -15,6 +15,7 @@ from holdfast.log_events import EventLog, LastingTrouble
 from holdfast.meters import Meters
 from holdfast.orchestrator.job_lines import count_cycle, log_cycle
 from holdfast.orchestrator.owner import CycleResult, Owner
+from holdfast.orchestrator.task_spans import send_task_spans
 from holdfast.pacing import CrowdingMonitor
 from holdfast.store.batch import Handover
 from holdfast.store.interface import OwnerStore
@@ -166,6 +167,8 @@ class Orchestrator:
         self._trouble.over()
         log_cycle(result)
         count_cycle(self._meters, result, time.perf_counter() - began)
+        if result.traced:
+            send_task_spans(result)
         self._announce(result)
         if result.yields:
             await asyncio.sleep(YIELD_SECONDS)
@@ -208,6 +211,7 @@ class Orchestrator:
         if self._timers["scan"].is_due():
             with self._timers["scan"].bounded():
                 await self._unless_locked(self._take_over(owner))
+                await self._unless_locked(self._subscribe(owner))
         if self._timers["inbox"].is_due():
             with self._timers["inbox"].bounded():
                 await self._unless_locked(self._store.sweep_inbox())
@@ -242,6 +246,9 @@ class Orchestrator:
         owner.notice(gates.shut)
         if gates.may_find:
             self._on_enqueued()
+
+    async def _subscribe(self, owner: Owner) -> None:
+        owner.subscribe(await self._store.subscriptions())
 
     async def _take_over(self, owner: Owner) -> None:
         """Adopt the jobs of the dead, and soon what was sent to them; beware of those that they died of."""

@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from holdfast import tracing
 from holdfast.core.advance import owed_results
 from holdfast.core.breaking import Breaker
-from holdfast.core.effects import WithdrawTasks
+from holdfast.core.effects import Emit, WithdrawTasks
 from holdfast.core.holding import notice
 from holdfast.core.signals import (
     OwnerChanged,
@@ -83,6 +84,8 @@ class CycleResult:
     ended_tasks: Mapping[tuple[str, str], int] = field(default_factory=dict)
     retries: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """By outcome and code of the failure."""
+    traced: tuple[tuple[JobState, Emit], ...] = ()
+    """The events that ended single tasks, if traces are on."""
     yields: bool = False
     """Whether a wide job should let others go first for a moment."""
 
@@ -117,6 +120,8 @@ class Owner:
         self._declared: set[tuple[str, str]] = set()
         """The definitions whose breakers were made known, each for a tenant."""
         self._breaker_news: dict[str, Sequence[Signal]] = {}
+        self._subscriptions: dict[str, frozenset[str]] = {}
+        self._knows_subscriptions = False
         self._moved: tuple[Breaker, ...] = ()
         self._now = 0.0
         self._doubts_until = float("inf")
@@ -145,6 +150,13 @@ class Owner:
         concerned = [(job_id, state) for job_id, state in self.jobs.items() if shut or state.holds]
         news = ((job_id, notice(state, shut)) for job_id, state in concerned)
         self._breaker_news = {job_id: signals for job_id, signals in news if signals}
+
+    def subscribe(self, subscriptions: Mapping[str, frozenset[str]]) -> None:
+        """Follow what the webhooks of each tenant subscribe to, from the next cycle on."""
+        # The states of all jobs share the object.
+        self._subscriptions.clear()
+        self._subscriptions.update(subscriptions)
+        self._knows_subscriptions = True
 
     def next_deadline(self) -> float | None:
         moments = (self._turns.next_try(), self._memory.next_deadline())
@@ -212,6 +224,8 @@ class Owner:
             await self._store.set_aside(job_id, self.orchestrator_id, masked(f"{type(problem).__name__}: {problem}"))
 
     async def _run(self, involved: set[str], handover: Handover | None) -> CycleResult:
+        if not self._knows_subscriptions:
+            self.subscribe(await self._store.subscriptions())
         turn = self._turns.next(self._now)
         wide_job = self._crowding.job_to_throttle(self._now)
         wide = Wide(wide_job, NARROW_DRAIN_LIMIT) if wide_job is not None else None
@@ -258,6 +272,7 @@ class Owner:
             created=sum(row.epoch == 0 for row in claimed.values()),
             ended_tasks=batch.ended_tasks,
             retries=batch.retries,
+            traced=tuple((states[event.job_id], event) for event in batch.traced or ()),
             yields=wide is not None and wide.job_id in states,
         )
 
@@ -319,7 +334,7 @@ class Owner:
         doubted = self._doubt(work)
         states = await self._states(work, claimed)
         examined = await self._cycle.examine(doubted) if doubted else {}
-        batch = Batch(handled=[row.id for row in rows if row.job_id in states])
+        batch = Batch(handled=[row.id for row in rows if row.job_id in states], traced=[] if tracing.is_on() else None)
         signals_of = {
             job_id: await self._decider.signals(given, states[job_id], now, examined.get(job_id))
             for job_id, given in work.items()
@@ -372,7 +387,7 @@ class Owner:
         states = {}
         for row in (*claimed.values(), *loaded):
             program = await self._program(row.tenant, row.definition_hash)
-            state = job_state(row, by_job[row.job_id], program, self._rules)
+            state = job_state(row, by_job[row.job_id], program, self._rules, self._subscriptions)
             bound_deadlines(state, self._now)
             if row.job_id in claimed:
                 # A finished job is only asked, not owned: its row stays as it is.

@@ -15,6 +15,7 @@ from holdfast.remote.commands import RemoteCommands
 from holdfast.remote.data import RemoteData
 from holdfast.remote.gates import RemoteGates
 from holdfast.remote.not_yet import refuse_the_rest
+from holdfast.remote.notifications import RemoteNotifications
 from holdfast.remote.oversight import RemoteOversight
 from holdfast.remote.verbs import RemoteVerbs
 from holdfast.remote.workflows import RemoteWorkflows
@@ -27,7 +28,16 @@ if TYPE_CHECKING:
 
 
 @refuse_the_rest
-class RemoteClient(RemoteCommands, RemoteOversight, RemoteVerbs, RemoteData, RemoteGates, RemoteWorkflows, Client):
+class RemoteClient(
+    RemoteCommands,
+    RemoteNotifications,
+    RemoteOversight,
+    RemoteVerbs,
+    RemoteData,
+    RemoteGates,
+    RemoteWorkflows,
+    Client,
+):
     """A client of one service: the methods of `Client`, with the same answers and the same errors."""
 
 

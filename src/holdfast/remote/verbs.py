@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,6 +41,7 @@ class RemoteVerbs(RemoteReads):
         correlation_id: str | None = None,
         external_ids: Mapping[str, str] | None = None,
         callback_url: str | None = None,
+        notify: Sequence[Mapping[str, Any]] | None = None,
         like: str | None = None,
         refuse_changed: bool = False,
     ) -> Submission:
@@ -54,6 +55,7 @@ class RemoteVerbs(RemoteReads):
             "correlation_id": correlation_id,
             "external_ids": dict(external_ids or {}),
             "callback_url": callback_url,
+            "notify": [dict(rule) for rule in notify or ()],
             "like": like,
             "refuse_changed": refuse_changed,
         }

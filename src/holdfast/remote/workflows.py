@@ -112,5 +112,6 @@ def _submit(request: SubmitRequest) -> dict[str, Any]:
         "correlation_id": request.correlation_id,
         "external_ids": dict(request.external_ids or {}),
         "callback_url": request.callback_url,
+        "notify": [dict(rule) for rule in request.notify or ()],
         "like": request.like,
     }

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
+from holdfast.define.notify import LONGEST_ADDRESS, MAX_NOTIFY_RULES, NotifyEvent
 from holdfast.define.source import DefinitionText
 from holdfast.errors import InvalidInput
 from holdfast.operations.batches import LONGEST_BATCH
@@ -44,6 +45,21 @@ class Source(Body):
         return DefinitionText(self.kind, self.content, self.name)
 
 
+class Receiver(Body):
+    """Who gets which events: an e-mail address, or a webhook of the tenant."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"on": ["partial", "failed"], "email": "ops@example.org"}})
+    on: list[str] = Field(min_length=1, max_length=len(NotifyEvent))
+    """The events: `partial`, `failed`, `node_failed` and others."""
+    email: str | None = Field(None, max_length=LONGEST_ADDRESS)
+    """The address that gets a mail."""
+    webhook: str | None = Field(None, max_length=100)
+    """The name of a webhook."""
+
+    def rule(self) -> dict[str, Any]:
+        return self.model_dump(exclude_none=True)
+
+
 class Submit(Body):
     """A submission: the id of a known workflow, or a whole definition."""
 
@@ -73,7 +89,9 @@ class Submit(Body):
     external_ids: dict[str, str] = {}
     """The ids that other systems have for this job, by namespace; jobs are found by them."""
     callback_url: str | None = None
-    """Where you want to be called back. It is stored with the job."""
+    """Where you want to be called back when the job has ended. It is stored with the job."""
+    notify: list[Receiver] = Field([], max_length=MAX_NOTIFY_RULES)
+    """Receivers of the job's events, beside those that its workflow names."""
     resume: bool = False
     """If the same submission has failed before, continue that job."""
     force: bool = False

@@ -36,20 +36,21 @@ class EventStream(StreamingResponse):
 
     media_type = "text/event-stream"
 
-    def __init__(self, messages: AsyncGenerator[bytes, None]) -> None:
+    def __init__(self, messages: AsyncGenerator[bytes, None], *, on_end: Callable[[], None] = lambda: None) -> None:
         # A proxy must pass each message on at once.
         super().__init__(messages, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         self._messages = messages
+        self._on_end = on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["state"].get("is_head"):
-            await self._messages.aclose()
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            await send({"type": "http.response.body", "body": b""})
-            return
         try:
-            await super().__call__(scope, receive, send)
+            if scope["state"].get("is_head"):
+                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+                await send({"type": "http.response.body", "body": b""})
+            else:
+                await super().__call__(scope, receive, send)
         finally:
+            self._on_end()
             await self._messages.aclose()
 
 

@@ -17,6 +17,7 @@ from holdfast.operations.ports import Installation, OperationsStore
 from holdfast.operations.working import WorkDesk
 from holdfast.service.identity.door import Door
 from holdfast.service.live import Live
+from holdfast.service.open_requests import OpenRequests
 
 if TYPE_CHECKING:
     from holdfast.service.identity.code_flow import CodeFlow
@@ -40,6 +41,8 @@ class ServiceState:
     body_limit_bytes: int = 8 << 20
     body_seconds: float = 30.0
     bodies_bytes: int = BODIES_BYTES
+    most_open_requests: int = 500
+    """How many streams and waiting verbs one tenant may have."""
     allow_bootstrap: bool = False
     open_installation: Callable[[], AbstractAsyncContextManager[Installation]] | None = None
     """Opens the database itself, for those who set it up."""
@@ -55,6 +58,11 @@ class ServiceState:
     def live(self) -> Live:
         """The streams of this process."""
         return Live(self.store)
+
+    @cached_property
+    def open_requests(self) -> OpenRequests:
+        """The requests of this process that stay open."""
+        return OpenRequests(self.most_open_requests)
 
     @cached_property
     def desk(self) -> WorkDesk:

@@ -34,6 +34,7 @@ from holdfast.core.effects import (
     FinishUndo,
     GiveParams,
     MarkJob,
+    Notice,
     PinJob,
     RecordAttempt,
     RefuseTask,
@@ -71,6 +72,7 @@ TYPE_OF = {
     "epoch": "int",
     "error": "jsonb",
     "event": WORD,
+    "event_count": "int",
     "expanded": "int",
     "extra": "jsonb",
     "failed": "int",
@@ -84,6 +86,7 @@ TYPE_OF = {
     "is_undone": "boolean",
     "item": "int",
     "item_key": "uuid",
+    "items": "text",
     "job_id": "uuid",
     "labels": "jsonb",
     "lane_id": "int",
@@ -93,6 +96,7 @@ TYPE_OF = {
     "lost": "smallint",
     "matching": "jsonb",
     "node": "text",
+    "notify": "jsonb",
     "number": "int",
     "outcome": WORD,
     "output": "jsonb",
@@ -111,6 +115,7 @@ TYPE_OF = {
     "requeued": "boolean",
     "retries": "smallint",
     "retry_at": MOMENT,
+    "rules": "jsonb",
     "run": "int",
     "seconds": "float8",
     "seq": "int",
@@ -127,11 +132,13 @@ TYPE_OF = {
     "taken": "text",
     "tenant": "text",
     "timeout_seconds": "real",
+    "traceparent": WORD,
     "undo": "jsonb",
     "version": "text",
     "waiting": "int",
     "width": "int",
     "worker": "text",
+    "workflow_id": "text",
 }
 MAY_BE_LARGE = frozenset({"output", "params", "result"})
 """Values that may lie in the object store: the row has their digest then, in the column with `_ref` behind its name."""
@@ -146,6 +153,7 @@ _COLUMN_OF = {
     "cancelled": "cancelled_count",
     "completed": "completed_count",
     "enqueued": "enqueued_count",
+    "event_count": "count",
     "expanded": "expanded_count",
     "failed": "failed_count",
     "skipped": "skipped_count",
@@ -175,6 +183,7 @@ _RECORDS: dict[str, Any] = {
         MarkJob,
         NodeRow,
         GiveParams,
+        Notice,
         PinJob,
         RecordAttempt,
         RefuseTask,
@@ -228,6 +237,8 @@ def _value(field: str) -> str:
     """From a row of `unnest` to the column. Names that a node has taken come as one text: arrays do not nest."""
     if field == "taken":
         return "w.taken::text[]"
+    if field == "items":
+        return "w.items::int[]"
     return f"to_timestamp(w.{field})" if TYPE_OF[field] == MOMENT else f"w.{field}"
 
 

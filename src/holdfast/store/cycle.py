@@ -240,6 +240,7 @@ class PostgresCycle:
         await failpoint.hit("decide.after_core")
         statements = await self._statements(batch)
         announcement: list[Statement] = [(b"notify holdfast_task", {})] if batch.makes_work else []
+        statements += self._writer.outbox(batch)
         await failpoint.hit("commit.before")
         mark = secrets.randbits(63)
         statements += self._noting(mark)

@@ -207,6 +207,10 @@ class OwnerStore(Protocol):
         """Make breakers of a tenant known; one that exists keeps its state."""
         ...
 
+    async def subscriptions(self) -> dict[str, frozenset[str]]:
+        """The events that the webhooks of each tenant subscribe to; tenants without any are left out."""
+        ...
+
     async def open_gates(self) -> OpenedGates:
         """Let breakers be tried whose cooldown is over."""
         ...

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from holdfast.core.match_states import Matching
 from holdfast.core.states import Hold, JobState, JobStatus, NodeState, Rules, Status, Stop, StopCause
 from holdfast.core.undo_states import NodeUndo, Undo
+from holdfast.define.notify import NotifyRule
 from holdfast.define.program import Program
 from holdfast.store.records import JobRow, NodeRow
 
+NO_SUBSCRIPTIONS: Mapping[str, frozenset[str]] = {}
+"""No webhook of any tenant subscribes to anything."""
 
-def job_state(row: JobRow, nodes: Iterable[NodeRow], program: Program, rules: Rules) -> JobState:
+
+def job_state(
+    row: JobRow,
+    nodes: Iterable[NodeRow],
+    program: Program,
+    rules: Rules,
+    subscriptions: Mapping[str, frozenset[str]] = NO_SUBSCRIPTIONS,
+) -> JobState:
     """A job as it was committed last."""
     stop = None
     if row.stop_cause is not None:
@@ -38,6 +48,9 @@ def job_state(row: JobRow, nodes: Iterable[NodeRow], program: Program, rules: Ru
         nodes={n.node: _node_state(n) for n in nodes},
         holds=[Hold(**hold) for hold in row.holds],
         undo=Undo.from_json(row.undo) if row.undo is not None else None,
+        notify=tuple(NotifyRule.from_json(rule) for rule in row.notify or ()),
+        subscriptions=subscriptions,
+        traceparent=row.traceparent,
     )
 
 

@@ -87,6 +87,10 @@ class PostgresOwnership(PostgresSession):
             probes=plain(rules.probes for rules in breakers),
         )
 
+    async def subscriptions(self) -> dict[str, frozenset[str]]:
+        """The events that the webhooks of each tenant subscribe to; tenants without any are left out."""
+        return {row["tenant"]: frozenset(row["events"]) for row in await self._fetch("subscriptions")}
+
     async def open_gates(self) -> OpenedGates:
         """Let breakers be tried whose cooldown is over."""
         waits, answer = await self._exchange("main", (query("limited_work_waits"), {}), (query("shut_breakers"), {}))

@@ -66,6 +66,7 @@ class JobView(NamedTuple):
     correlation_id: str | None = None
     external_ids: dict[str, str] | None = None
     callback_url: str | None = None
+    notify: list[dict[str, Any]] | None = None
 
 
 class NodeView(NamedTuple):

@@ -83,6 +83,10 @@ class BatchWriter:
         statements += await self._large.store(batch.finished)
         return statements
 
+    def outbox(self, batch: Batch) -> list[Statement]:
+        """The events of the commit that have a receiver."""
+        return self._rows("write_outbox", list(batch.notices.values()))
+
     def _deleted(self, handled: Sequence[int]) -> list[Statement]:
         """Signals that were handled: each had no owner when this cycle opened, or was ours."""
         unowned = [signal_id for signal_id in handled if signal_id in self.unowned]
@@ -116,6 +120,8 @@ class BatchWriter:
                 parameters[field] = jsons(values)
             elif field == "taken":
                 parameters[field] = texts([texts(names) if names else "{}" for names in values])
+            elif field == "items":
+                parameters[field] = texts([plain(items) for items in values])
             elif field == "remedy":
                 parameters[field] = texts([None if v is None else orjson.dumps(v.to_json()).decode() for v in values])
             elif field in TEXT:

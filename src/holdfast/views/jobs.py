@@ -132,6 +132,8 @@ class Job:
     """The ids that other systems have for the job, by their namespaces."""
     callback_url: str | None = field(default=None, metadata=IF_ANY)
     """Where the caller wants to be called back."""
+    notify: list[dict[str, Any]] | None = field(default=None, metadata=IF_ANY)
+    """The receivers that the submission names, and their events."""
 
     @property
     def is_terminal(self) -> bool:
@@ -276,6 +278,7 @@ def job_view(snapshot: Snapshot) -> Job:
         job.correlation_id,
         job.external_ids,
         job.callback_url,
+        [rule for rule in job.notify or () if "callback" not in rule] or None,
     )
 
 

@@ -21,6 +21,7 @@ from holdfast.cli.options import (
     Json,
     Labels,
     MetricsPort,
+    Notify,
     PlainCommand,
     Port,
     Priority,
@@ -85,6 +86,7 @@ def submit(
     correlation_id: CorrelationId = None,
     external_id: ExternalIds = [],  # noqa: B006
     callback_url: CallbackUrl = None,
+    notify: Notify = [],  # noqa: B006
     priority: Priority = 0,
     wait: Wait = False,
     resume: Annotated[
@@ -111,6 +113,7 @@ def submit(
         correlation_id=correlation_id,
         external_ids=external_id,
         callback_url=callback_url,
+        notify=notify,
         priority=priority,
         wait=wait,
         resume=resume,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Annotated
 
 from fastapi import Header, Query, Response
@@ -13,6 +15,7 @@ from holdfast.operations.streaming import Chosen, Cursor, job_events, job_place
 from holdfast.service.call import Call, CallContext, JobId
 from holdfast.service.event_streams import EventStream, job_messages, tenant_messages
 from holdfast.service.live import Listener
+from holdfast.service.open_requests import TooManyOpen
 from holdfast.service.table import Media, RouteTable
 
 table = RouteTable("live")
@@ -24,7 +27,7 @@ LastEventId = Annotated[
 ]
 
 
-@table.get("/jobs/{job_id}/stream", Permission.READ, answers=ANSWER)
+@table.get("/jobs/{job_id}/stream", Permission.READ, answers=ANSWER, errors=(TooManyOpen,))
 async def stream_job(
     call: Call,
     job_id: JobId,
@@ -47,10 +50,10 @@ async def stream_job(
     def enter() -> AbstractContextManager[Listener]:
         return _listening(call, job_id)
 
-    return EventStream(job_messages(call.state.live, enter, call.tenant, job_id, seen, first))
+    return _answer(call, job_messages(call.state.live, enter, call.tenant, job_id, seen, first))
 
 
-@table.get("/events/stream", Permission.READ, answers=ANSWER)
+@table.get("/events/stream", Permission.READ, answers=ANSWER, errors=(TooManyOpen,))
 async def stream_events(
     call: Call,
     after: Annotated[
@@ -71,7 +74,14 @@ async def stream_events(
     def enter() -> AbstractContextManager[Listener]:
         return _listening(call, None)
 
-    return EventStream(tenant_messages(call.state.live, enter, call.tenant, chosen, cursor))
+    return _answer(call, tenant_messages(call.state.live, enter, call.tenant, chosen, cursor))
+
+
+def _answer(call: CallContext, messages: AsyncGenerator[bytes, None]) -> EventStream:
+    """The stream, as one of those that the tenant of its credential may keep open."""
+    tenant = call.identity.tenant
+    call.state.open_requests.take(tenant)
+    return EventStream(messages, on_end=partial(call.state.open_requests.leave, tenant))
 
 
 def _listening(call: CallContext, job_id: str | None) -> AbstractContextManager[Listener]:

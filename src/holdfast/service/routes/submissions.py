@@ -91,6 +91,7 @@ async def submitted(call: CallContext, body: Submit, idempotency_key: str | None
         correlation_id=body.correlation_id,
         external_ids=body.external_ids,
         callback_url=body.callback_url,
+        notify=[receiver.rule() for receiver in body.notify],
         like=body.like,
         refuse_changed=body.refuse_changed,
     )
@@ -161,6 +162,7 @@ def _request(given: dict[str, Any], place: str) -> SubmitRequest:
         correlation_id=body.correlation_id,
         external_ids=body.external_ids,
         callback_url=body.callback_url,
+        notify=[receiver.rule() for receiver in body.notify],
         like=body.like,
     )
 

@@ -398,6 +398,18 @@ on conflict (job_id, node, item, attempt) do nothing;
 insert into events ({{Emit names}})
 select {{Emit values}} from {{Emit}};
 
+-- name: write_outbox
+-- The events of this cycle that have a receiver.
+insert into outbox ({{Notice names}})
+select {{Notice values}} from {{Notice}};
+
+-- name: subscriptions
+-- The events that the webhooks of each tenant subscribe to.
+select w.tenant, array_agg(distinct e.event) as events
+from webhooks w cross join lateral unnest(w.events) as e (event)
+where w.disabled_at is null
+group by w.tenant;
+
 -- name: write_answers
 insert into answers ({{AnswerSignal names}})
 select {{AnswerSignal values}} from {{AnswerSignal}}
