@@ -40,7 +40,7 @@ MISSING = Things(
         "item": "0",
         "artifacts/name": "missing.txt",
         "breakers/name": "missing-breaker",
-        "commands/name": "missing.command",
+        "commands/name": "missing-command",
         "limits/name": "key:missing-limit",
         "tenants/name": "missing-tenant",
         "webhooks/name": "missing-webhook",

@@ -146,8 +146,8 @@ async def known_things(service: Service, engine: Engine, jobs: dict[str, str]) -
         "item": "0",
         "artifacts/name": f"{CANARY}-0.txt",
         "breakers/name": mark("breaker"),
-        # Commands belong to no tenant.
-        "commands/name": MISSING.path["commands/name"],
+        # Commands belong to no tenant: this one exists for none.
+        "commands/name": mark("command"),
         "limits/name": f"key:{mark('limit')}",
         "tenants/name": FIRST,
         "webhooks/name": mark("webhook"),
