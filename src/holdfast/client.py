@@ -19,6 +19,7 @@ from holdfast.client_identities import Identities
 from holdfast.client_notifications import Notifications
 from holdfast.client_oversight import Oversight
 from holdfast.client_requests import Requests
+from holdfast.client_schedules import Schedules
 from holdfast.client_streams import Streams
 from holdfast.client_submissions import Submissions, Workflows
 from holdfast.define.definition import Definition
@@ -251,6 +252,7 @@ class Client(
     Notifications,
     Oversight,
     Requests,
+    Schedules,
     Streams,
     Submissions,
     Workflows,

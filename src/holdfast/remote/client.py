@@ -17,6 +17,7 @@ from holdfast.remote.gates import RemoteGates
 from holdfast.remote.not_yet import refuse_the_rest
 from holdfast.remote.notifications import RemoteNotifications
 from holdfast.remote.oversight import RemoteOversight
+from holdfast.remote.schedules import RemoteSchedules
 from holdfast.remote.verbs import RemoteVerbs
 from holdfast.remote.workflows import RemoteWorkflows
 from holdfast.service_address import KEY_REMEDY, checked_key, checked_url
@@ -35,6 +36,7 @@ class RemoteClient(
     RemoteVerbs,
     RemoteData,
     RemoteGates,
+    RemoteSchedules,
     RemoteWorkflows,
     Client,
 ):
