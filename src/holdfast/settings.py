@@ -86,6 +86,7 @@ class Settings(BaseModel):
     api: bool = True
     host: str = Field("127.0.0.1", min_length=1, max_length=253)
     port: int = Field(8321, ge=0, le=65_535)
+    traces_url: str | None = Field(None, pattern=r"^https?://[^\s]+$")
     metrics_host: str = Field("127.0.0.1", min_length=1, max_length=253)
     metrics_port: int | None = Field(None, ge=0, le=65_535)
     public_url: str | None = Field(None, pattern=r"^https?://[^\s]+$")
@@ -109,6 +110,7 @@ class Settings(BaseModel):
     api_connections: int = Field(1000, ge=1, le=100_000)
     api_readers: int = Field(8, ge=1, le=100)
     body_limit_bytes: int = Field(8 * 1024 * 1024, ge=1024, le=1 << 30)
+    upload_limit_bytes: int = Field(16 << 30, ge=1024, le=1 << 50)
     log_level: str | None = Field(None, pattern="(?i)^(debug|info|warning|error|critical)$")
     """None: `info` for services, `warning` for other commands."""
     log_format: str = Field("text", pattern="^(text|console|json)$")

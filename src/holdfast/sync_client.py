@@ -22,12 +22,14 @@ from holdfast.operations.submitting import Submission
 from holdfast.operations.verbs import ANSWER_SECONDS, Plan, VerbRequest, VerbResult
 from holdfast.private_loop import PrivateLoop
 from holdfast.store.records import NewJob, SignalAnswer
+from holdfast.sync_client_commands import SyncCommands
 from holdfast.sync_client_details import SyncDetails
 from holdfast.sync_client_gates import Face, SyncGates
 from holdfast.sync_client_identities import SyncIdentities
 from holdfast.sync_client_notifications import SyncNotifications
 from holdfast.sync_client_oversight import SyncOversight
 from holdfast.sync_client_requests import SyncRequests
+from holdfast.sync_client_schedules import SyncSchedules
 from holdfast.sync_client_streams import SyncStreams
 from holdfast.sync_client_submissions import SyncSubmissions, SyncWorkflows
 from holdfast.views.data import Checkpoint, DataValue, TaskResult
@@ -227,12 +229,14 @@ class _Data(Face):
 class SyncClient(
     _Reads,
     _Data,
+    SyncCommands,
     SyncDetails,
     SyncGates,
     SyncIdentities,
     SyncNotifications,
     SyncOversight,
     SyncRequests,
+    SyncSchedules,
     SyncStreams,
     SyncSubmissions,
     SyncWorkflows,

@@ -43,6 +43,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "holdfast keys add ci --role submitter --expires 90d",
         "holdfast keys revoke hf_1a2b3c4d",
     ),
+    "commands": (
+        "holdfast commands",
+        "holdfast commands run job.prune --input older_than_days=30 --input dry_run=true",
+    ),
     "tenants": ("holdfast tenants", "holdfast tenants add acme --queue maps --queue reports"),
     "worker": ("holdfast worker --queue heavy --concurrency 2",),
     "orchestrator": ("holdfast orchestrator",),
@@ -86,6 +90,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "holdfast limits",
         "holdfast limits set queue:heavy --concurrency 2",
         "holdfast limits set tenant --backlog 100 --tenant acme",
+    ),
+    "schedules": (
+        "holdfast schedules",
+        "holdfast schedules add night sales --cron '0 2 * * *' --time-zone Africa/Kigali",
+        "holdfast schedules trigger night",
     ),
     "init": ("holdfast init my-project",),
     "validate": ("holdfast validate workflow.yaml", "holdfast validate workflows/*.yaml --handlers handlers"),
