@@ -258,7 +258,7 @@ def new_worker_over_http(
         await source.close()
         objects.close()
 
-    return Services(switchboard, _NoListener(), None, None, worker, [close], meters)
+    return Services(switchboard, _NoListener(), None, None, None, worker, [close], meters)
 
 
 class _NoListener:
