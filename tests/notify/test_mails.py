@@ -112,7 +112,7 @@ async def test_a_job_has_one_mail_at_its_first_failure_then_one_per_quarter_and_
     await stage.note("task_exhausted", node="each", items=[30], rules=[ANN])
     await stage.note("job_failed", rules=[ANN])
     await stage.send(notifier)
-    assert [text_of(mail).count("failed in each") for mail in box.mails] == [1, 29, 1]
+    assert [text_of(mail).count("UTC  1 item failed in each") for mail in box.mails] == [1, 29, 1]
     assert "the job is failed" in text_of(box.mails[2])
     first, second, third = box.mails
     assert second["In-Reply-To"] == third["References"] == first["Message-ID"]

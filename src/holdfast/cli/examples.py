@@ -28,7 +28,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "holdfast deliveries redrive --webhook portal",
     ),
     "notify": (
-        "holdfast notify test --webhook portal",
         "holdfast notify test --email ann@example.org",
         "holdfast notify domains example.org",
         "holdfast notify rotate",
