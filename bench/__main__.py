@@ -11,7 +11,7 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from bench import limits
+from bench import limits, notifying
 from bench.ageing import age, claim_milliseconds, open_snapshot, sizes
 from bench.backlog import rate_behind
 from bench.correcting import correct_one_of
@@ -43,6 +43,9 @@ def main() -> None:
     parser.add_argument("--results", action="store_true", help="only read the results of a wide fan-out")
     parser.add_argument(
         "--backlog", action="store_true", help="only run 10,000 and 100,000 jobs that waited before the start"
+    )
+    parser.add_argument(
+        "--receivers", action="store_true", help="only run a wide fan-out whose items fail, with and without receivers"
     )
     parser.add_argument("--aged", type=int, default=0, help="run this number of tasks, then measure W1 to W4 again")
     parser.add_argument(
@@ -95,6 +98,8 @@ def run(arguments: argparse.Namespace, url: str, home: Path) -> None:
         asyncio.run(flooding(url, home, arguments.flooding, arguments.runs))
     elif arguments.large:
         asyncio.run(large(url, home, arguments.large))
+    elif arguments.receivers:
+        asyncio.run(receivers(url, arguments.runs, arguments.widest))
     elif arguments.backlog:
         asyncio.run(backlog(url, arguments.runs))
     elif arguments.service:
@@ -136,6 +141,19 @@ async def results_alone(url: str, widest: int) -> None:
     store = PostgresStore(url, "bench")
     await results(store, widest)
     await store.close()
+
+
+async def receivers(url: str, runs: int, width: int) -> None:
+    await apply_missing(url)
+    store = PostgresStore(url, "bench")
+    found = await notifying.compare(url, store, width, runs)
+    await store.close()
+    shares = sorted(one / other for one, other in zip(found.without, found.beside, strict=True))
+    print(
+        f"{'receivers':<12} {width:,} failing items: {width / statistics.median(found.without):,.0f} items/s without"
+        f" receivers, {width / statistics.median(found.beside):,.0f} with; the share is {statistics.median(shares):.2f}"
+        f" ({shares[0]:.2f} to {shares[-1]:.2f}); {found.rows:,} rows in the outbox for each job"
+    )
 
 
 async def backlog(url: str, runs: int) -> None:

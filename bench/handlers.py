@@ -27,6 +27,12 @@ async def faulty(i: int) -> dict[str, Any]:
     return {"i": i}
 
 
+@handler("bench.failing")
+async def failing(i: int) -> None:
+    """Every item fails, for good."""
+    raise Permanent(f"the file of item {i} is broken", code="BROKEN")
+
+
 @handler("bench.rest")
 async def rest(seconds: float) -> None:
     """Take time and nothing else."""

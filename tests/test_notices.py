@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.define.load import load_text
-from holdfast.errors import HoldfastError, InvalidInput, Permanent
+from holdfast.errors import HoldfastError, InvalidInput, Permanent, Refused
 from holdfast.operations.batches import SubmitRequest
 from holdfast.operations.verbs import Verb, VerbRequest
 from tests.conftest import eventually
@@ -167,6 +167,30 @@ async def test_a_webhook_that_is_added_gets_events_within_seconds_without_a_rest
             return bool(await outbox(engine, made.job_id))
 
         await eventually(is_noted)
+
+
+async def test_a_breaker_that_a_person_opens_or_closes_is_an_event_for_webhooks(database_url: str) -> None:
+    async with client_of(database_url) as engine:
+        flow = load_text("workflow_id: w\nbreakers: {api: {}}\nnodes: {a: {handler: stack, breaker: api}}\n")
+        async with running(database_url, HANDLERS):
+            await engine.submit(flow)
+
+            async def is_known() -> bool:
+                return bool(await engine.client.breakers())
+
+            await eventually(is_known)
+        await engine.client.change_breaker("api", "open")
+        assert await engine.query("select 1 from outbox") == []
+        await engine.query(
+            "insert into webhooks (tenant, name, url, events, secret, created_by)"
+            " values ('default', 'w', 'https://x', '{breaker_closed,breaker_opened}', 's', 'someone')"
+        )
+        await engine.client.change_breaker("api", "close")
+        with pytest.raises(Refused):
+            await engine.client.change_breaker("api", "close")
+        await engine.client.change_breaker("api", "open", reason="maintenance")
+        rows = await engine.query("select event, tenant, job_id, data ->> 'breaker' from outbox order by outbox_id")
+    assert rows == [("breaker_closed", "default", None, "api"), ("breaker_opened", "default", None, "api")]
 
 
 async def test_each_generation_has_a_notice_of_its_own_end(database_url: str) -> None:

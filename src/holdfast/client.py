@@ -15,6 +15,7 @@ from typing import Any
 from holdfast.client_details import Details
 from holdfast.client_gates import Bound, Gates
 from holdfast.client_identities import Identities
+from holdfast.client_notifications import Notifications
 from holdfast.client_oversight import Oversight
 from holdfast.client_requests import Requests
 from holdfast.client_streams import Streams
@@ -239,7 +240,9 @@ class _Data(Bound):
         await data.fetch_artifact(self._scope, self._store, job_id, artifact, target)
 
 
-class Client(_Reads, _Data, Details, Gates, Identities, Oversight, Requests, Streams, Submissions, Workflows):
+class Client(
+    _Reads, _Data, Details, Gates, Identities, Notifications, Oversight, Requests, Streams, Submissions, Workflows
+):
     """An asynchronous client of one database, or of one service: `async with Client.connect(url) as client: …`."""
 
     @classmethod

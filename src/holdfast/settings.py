@@ -86,6 +86,7 @@ class Settings(BaseModel):
     api: bool = True
     host: str = Field("127.0.0.1", min_length=1, max_length=253)
     port: int = Field(8321, ge=0, le=65_535)
+    traces_url: str | None = Field(None, pattern=r"^https?://[^\s]+$")
     metrics_host: str = Field("127.0.0.1", min_length=1, max_length=253)
     metrics_port: int | None = Field(None, ge=0, le=65_535)
     public_url: str | None = Field(None, pattern=r"^https?://[^\s]+$")

@@ -25,6 +25,7 @@ from holdfast.store.records import NewJob, SignalAnswer
 from holdfast.sync_client_details import SyncDetails
 from holdfast.sync_client_gates import Face, SyncGates
 from holdfast.sync_client_identities import SyncIdentities
+from holdfast.sync_client_notifications import SyncNotifications
 from holdfast.sync_client_oversight import SyncOversight
 from holdfast.sync_client_requests import SyncRequests
 from holdfast.sync_client_streams import SyncStreams
@@ -229,6 +230,7 @@ class SyncClient(
     SyncDetails,
     SyncGates,
     SyncIdentities,
+    SyncNotifications,
     SyncOversight,
     SyncRequests,
     SyncStreams,

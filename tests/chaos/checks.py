@@ -153,6 +153,8 @@ def _read(connection: psycopg.Connection[Any]) -> Database:
         node = NodeRow._make(row["id"] if f == "job_id" else row[names.get(f, f)] for f in NodeRow._fields)
         database.nodes[row["id"]][row["node"]] = node
     for row in rows("select *, job_id::text as id from tasks"):
+        key = row["item_key"].hex if row["item_key"] is not None else None
+        row |= {"item_key": key, "is_given": row["params_given"]}
         database.tasks[row["id"]][(row["node"], row["item"])] = row
     for row in rows("select *, job_id::text as id from queue"):
         database.queue[(row["id"], row["node"], row["item"])] = row

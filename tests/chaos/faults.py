@@ -19,7 +19,7 @@ import psycopg
 
 from holdfast.failpoint import POINTS
 from holdfast.store.postgres import PostgresStore
-from tests.chaos import undoing, workload
+from tests.chaos import correcting, undoing, workload
 from tests.chaos.case import Case
 from tests.chaos.fleet import HOLDFAST, LEASE_SECONDS, SETTINGS, Process, Server, until
 from tests.chaos.proxy import BOTH, Direction, Proxy
@@ -450,6 +450,12 @@ FAULTS = [
         for service, points in undoing.KILLS.items()
         for point, visit in points
     ),
+    *(
+        Fault("kill during a correction", f"at {point}@{visit}", partial(correcting.kill_at, service, point, visit))
+        for service, points in correcting.KILLS.items()
+        for point, visit in points
+    ),
+    *(Fault("disturb a correction", one.__name__.replace("_", " "), one) for one in correcting.DISTURBED),
     *(Fault("disturb an undo", one.__name__.replace("_", " "), one) for one in undoing.DISTURBED),
     *(Fault("kill", f"at {point}", partial(kill_at, point)) for point in AT_POINTS),
     *(Fault("kill", f"at {point}", partial(strike, point, "kill")) for point, strike in BY_COMMAND.items()),

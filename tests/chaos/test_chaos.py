@@ -47,6 +47,8 @@ CHOSEN = {
     "kill during an undo at run.after@2",
     "kill during an undo at commit.after@1",
     "disturb an undo by a pause and a cancel",
+    "kill during a correction at commit.after@2",
+    "disturb a correction by two people",
 }
 
 

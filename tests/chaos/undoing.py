@@ -98,23 +98,30 @@ async def ask(case: Case, *words: str) -> tuple[int, str]:
 async def kill_at(service: str, point: str, visit: int, case: Case) -> None:
     """A person undoes an order; the only process of its kind is killed on the way, and another one goes on."""
     job_id = await completed(case)
-    once = case.scratch / "once"
+    end_all(case, service)
+    await send(case, job_id, "recover", verb="undo")
+    await kill_once(case, service, point, visit, **(SLOWLY if point.startswith("renew") else {}))
+    await case.all_done()
+    await assert_undone(case)
+
+
+def end_all(case: Case, service: str) -> None:
     for process in [process for process in case.fleet.kept if process.service == service]:
         case.fleet.kept.remove(process)
         process.kill()
-    await send(case, job_id, "recover", verb="undo")
-    environment = {"HOLDFAST_FAILPOINT": f"{point}:kill@{visit}", "HOLDFAST_FAILPOINT_ONCE": str(once)}
-    if point.startswith("renew"):
-        environment |= SLOWLY
+
+
+async def kill_once(case: Case, service: str, point: str, visit: int, **environment: str) -> None:
+    """A verb waits: the only process of its kind is killed on the way, and another one goes on."""
+    once = case.scratch / "once"
+    environment |= {"HOLDFAST_FAILPOINT": f"{point}:kill@{visit}", "HOLDFAST_FAILPOINT_ONCE": str(once)}
     victim = case.fleet.start(service, **environment)
     await victim.ended(30)
     assert (once / point).exists(), f"the {service} ended before it came to {point} for the {visit}. time"
     case.broken((once / point).stat().st_mtime)
     await case.fleet.up(service)
     # An orchestrator that was killed early has left the verb in the inbox of a job that has ended.
-    await case.until_rows("the undo", "select 1 from jobs where generation = 2")
-    await case.all_done()
-    await assert_undone(case)
+    await case.until_rows("the next generation", "select 1 from jobs where generation = 2")
 
 
 async def by_two_people(case: Case) -> None:

@@ -30,6 +30,9 @@ nodes:
     next: gather
   gather: {type: fan_in, aggregation: sum}
 """
+CORRECTED = FAN.replace("workflow_id: fan", "workflow_id: corrected")
+OTHER_ITEMS = [1, 7, 2, 4, 8, 6]
+"""What a correction makes of the items of that job: two are new, and two are gone."""
 CHOICE = """
 workflow_id: choice
 inputs: {number: {type: integer}}
@@ -138,6 +141,8 @@ def expected(job: NewJob) -> Expected:
             return Expected("completed", number + 3)
         case "fan":
             return Expected("completed", {"total": sum(n * n for n in job.inputs["items"]), "count": 6})
+        case "corrected":
+            return Expected("completed", {"total": sum(n * n for n in OTHER_ITEMS), "count": 6})
         case "choice":
             return Expected("completed", 101 if number > 0 else 1)
         case "large":

@@ -28,6 +28,7 @@ CHANGING = {
     re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"): None,
     re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)"): "TIME",
     re.compile(r"(?<=--plan-id )[0-9a-f]{16}\b"): "PLAN",
+    re.compile(r"whsec_[A-Za-z0-9+/=]+"): "SECRET",
     re.compile(r"^[\w.-]+:\d+$"): "PROCESS",
     re.compile(re.escape(current_actor()) + r"( \(hf_\w{8}\))?"): "PERSON",
 }
@@ -180,6 +181,25 @@ GROUPS: dict[str, Sequence[str]] = {
         "defaults set retry.max_retrys=5",
         "defaults set breaker.probes=none retry.max_retries=2",
     ),
+    "notify": (
+        "webhooks",
+        "webhooks add portal https://portal.example/hooks?token=abc --event failed --event node_failed",
+        "webhooks add portal https://portal.example/hooks",
+        "webhooks add other ftp://portal.example/",
+        "webhooks add other https://portal.example/ --event exploded",
+        "webhooks",
+        "webhooks rotate portal",
+        "webhooks enable portal",
+        "webhooks enable other",
+        "deliveries",
+        "deliveries --status lost",
+        "deliveries redrive 00000000-0000-4000-8000-000000000000",
+        "webhooks remove portal",
+        "webhooks remove portal",
+        "notify rotate",
+        "notify rotate",
+        "notify test",
+    ),
     "files": (
         "validate flow.yaml items.yaml",
         "validate wrong.yaml",
@@ -218,7 +238,7 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("group", ["reading", "data", "upkeep"])
+@pytest.mark.parametrize("group", ["reading", "data", "upkeep", "notify"])
 def test_the_answers_over_a_url_are_the_same(
     database: Command, served: tuple[str, str], group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -369,6 +369,23 @@ async def test_a_breaker_that_stays_open_raises_an_alert_once_an_hour(scene: Ben
     assert await scene.tidy() == [("long_open_breakers", "alert")] * 2
 
 
+async def test_an_alert_is_an_event_for_the_webhooks_of_its_tenant_that_subscribe_to_it(scene: Bench) -> None:
+    webhook = (
+        "insert into webhooks (tenant, name, url, events, secret, created_by) values (%s, 'w', 'u', %s, 's', 'me')"
+    )
+    outbox = "select tenant, event, data ->> 'duty', job_id from outbox"
+    behind = "workflow_id: behind\nbreakers: {b: {cooldown_seconds: 60}}\nnodes: {a: {handler: echo, breaker: b}}"
+    await scene.queued(await scene.engine.submit(behind), 1)
+    await scene.damage(webhook, "other", ["janitor_alert"])
+    await scene.damage("update breakers set state = 'open', changed_at = now() - interval '1 day'")
+    assert await scene.tidy() == [("long_open_breakers", "alert")]
+    assert await scene.engine.query(outbox) == []
+    await scene.damage(webhook, "default", ["janitor_alert", "job_failed"])
+    await scene.damage("update janitor_actions set at = now() - interval '61 minutes'")
+    assert await scene.tidy() == [("long_open_breakers", "alert")]
+    assert await scene.engine.query(outbox) == [("default", "janitor_alert", "long_open_breakers", None)]
+
+
 async def test_a_breaker_that_a_person_opened_raises_an_alert_after_a_day(scene: Bench) -> None:
     behind = "workflow_id: behind\nbreakers: {b: {cooldown_seconds: 1}}\nnodes: {a: {handler: echo, breaker: b}}"
     await scene.queued(await scene.engine.submit(behind), 1)

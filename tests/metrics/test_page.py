@@ -11,12 +11,14 @@ import pytest
 
 from holdfast.assembly import new_web_server
 from holdfast.client import Client
+from holdfast.core.effects import Emit
 from holdfast.define.load import load_text
 from holdfast.errors import Permanent
 from holdfast.meters import METRICS, OTHER, Kind, Source
 from holdfast.operations.metrics import Figures
 from holdfast.operations.scope import Scope
 from holdfast.settings import Settings
+from holdfast.store.batch import Batch
 from holdfast.store.figures import NAMES
 from holdfast.store.postgres import PostgresStore
 from holdfast.version import __version__
@@ -93,6 +95,29 @@ async def test_jobs_tasks_and_attempts_are_counted_as_they_ended(database_url: s
         assert page.value("holdfast_info", version=__version__) == 1
         assert page.value("holdfast_slots") == 16
         assert page.value("process_resident_memory_bytes") is not None
+
+
+def test_what_a_cycle_writes_in_two_parts_is_counted_once() -> None:
+    batch = Batch(traced=[])
+    retry = {"outcome": "failed", "code": "TIMEOUT"}
+    for event, node, item, attempt, data in (
+        ("task_completed", "n", 0, 1, {"worker": "w"}),
+        ("task_retry_scheduled", "n", 1, 1, retry),
+        ("task_retry_scheduled", "n", 2, 1, {"outcome": "given_back"}),
+        ("node_failed", "own", None, 3, {"code": "TIMEOUT"}),
+        # A fan-out that ends, and items that a stop ends together.
+        ("node_failed", "n", None, None, {"failed": 7}),
+        ("task_cancelled", "n", None, None, {"count": 5}),
+    ):
+        batch.events.append(Emit("job", 1, event, node, item, attempt, data))
+    batch.clear()
+    batch.events.append(Emit("job", 2, "task_failed", "n", 3, None, {"code": "TEMPLATE_ERROR"}))
+    batch.tally()
+    assert batch.ended_tasks == {
+        ("completed", ""): 1, ("failed", "TIMEOUT"): 1, ("cancelled", ""): 5, ("failed", "TEMPLATE_ERROR"): 1
+    }  # fmt: skip
+    assert batch.retries == {("failed", "TIMEOUT"): 1}
+    assert [event.event for event in batch.traced or ()] == ["task_completed", "node_failed", "task_failed"]
 
 
 async def test_the_page_of_a_process_has_every_metric_with_its_type_and_labels(database_url: str) -> None:

@@ -42,6 +42,8 @@ MISSING = Things(
         "breakers/name": "missing-breaker",
         "limits/name": "key:missing-limit",
         "tenants/name": "missing-tenant",
+        "webhooks/name": "missing-webhook",
+        "delivery_id": "00000000-0000-4000-8000-000000000000",
         "signal_id": "281474976710655",
         "pause_id": "workflow:missing-workflow",
         "collection_id": "missing-collection",
@@ -63,6 +65,7 @@ MISSING = Things(
         "queue": ["missing-queue"],
         "job": ["00000000-0000-7000-8000-000000000000", "0000dead"],
         "actor": ["missing-actor"],
+        "webhook": ["missing-webhook"],
         "instance": ["missing-breaker"],
     },
 )

@@ -117,6 +117,7 @@ async def make_first(engine: Engine) -> dict[str, str]:
     jobs["waits"] = waiting.job_id
     await first.acknowledge(jobs["fails"], reason=mark("acknowledged"))
     await first.set_limit("tenant", concurrency=7, tenant=FIRST)
+    await first.keep_webhook(mark("webhook"), f"https://{mark('receiver')}.example/", events=["job_failed"])
     await first.change_breaker(mark("breaker"), "open", reason=mark("breaker-reason"))
     return jobs
 
@@ -128,6 +129,7 @@ def _of_first(engine: Engine) -> Client:
 async def known_things(service: Service, engine: Engine, jobs: dict[str, str]) -> Tenants:
     first = _of_first(engine)
     signal = await first.pause(jobs["waits"], reason=mark("signal-reason"))
+    sent = await first.test_webhook(mark("webhook"), seconds=0)
     key = await service.admin.add_key(mark("key-name"), roles=["viewer"], tenant=FIRST)
     done = await first.job(jobs["fails"])
     assert done.error is not None
@@ -146,6 +148,8 @@ async def known_things(service: Service, engine: Engine, jobs: dict[str, str]) -
         "breakers/name": mark("breaker"),
         "limits/name": f"key:{mark('limit')}",
         "tenants/name": FIRST,
+        "webhooks/name": mark("webhook"),
+        "delivery_id": sent.id,
         "signal_id": str(signal),
         "pause_id": f"workflow:{mark('workflow')}",
         "collection_id": mark("collection"),
@@ -167,6 +171,7 @@ async def known_things(service: Service, engine: Engine, jobs: dict[str, str]) -
         "queue": [mark("queue")],
         "job": [jobs["fails"], jobs["fails"][-8:], jobs["waits"]],
         "actor": [mark("actor")],
+        "webhook": [mark("webhook")],
         "instance": [mark("breaker"), FIRST],
     }
     assert path.keys() == MISSING.path.keys()

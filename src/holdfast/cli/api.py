@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from holdfast.assembly import new_web_server, process_name, serving_metrics
 from holdfast.bootstrap import KEY_FILE, open_client
 from holdfast.cli.problems import Interrupted
-from holdfast.cli.session import Target, begin, draining, drive
+from holdfast.cli.session import Target, begin, begin_traces, draining, drive
 from holdfast.cli.streams import answer_json, say
 from holdfast.client import Client
 from holdfast.define.named_file import shown_name
@@ -44,6 +44,7 @@ def serve_api(
     settings = begin(
         target, is_service=True, host=host, port=port, allow_bootstrap=allow_bootstrap, metrics_port=metrics_port
     )
+    begin_traces(settings)
     return drive(_serve_api(settings, as_json=as_json))
 
 

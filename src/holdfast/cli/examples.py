@@ -17,6 +17,17 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "register": ("holdfast register sales.yaml",),
     "up": ("holdfast up", "holdfast up --handlers handlers --concurrency 4"),
     "api": ("holdfast api", "holdfast api --host 0.0.0.0 --port 80"),
+    "webhooks": (
+        "holdfast webhooks",
+        "holdfast webhooks add portal https://portal.example/hooks --event failed --event node_failed",
+        "holdfast webhooks rotate portal",
+    ),
+    "deliveries": (
+        "holdfast deliveries --status dead",
+        "holdfast deliveries redrive 1a2b3c4d",
+        "holdfast deliveries redrive --webhook portal",
+    ),
+    "notify": ("holdfast notify test --webhook portal", "holdfast notify rotate"),
     "audit": (
         "holdfast audit --since 24h",
         "holdfast audit --action job --instance 01a1decb-088b-7737-a373-94ca4d3a26a4",

@@ -15,7 +15,7 @@ from holdfast.cli.fleet import handlers_of, start
 from holdfast.cli.job_list import parse_labels
 from holdfast.cli.problems import Interrupted
 from holdfast.cli.progress import follow, make_view
-from holdfast.cli.session import Target, begin, drive, known_handlers
+from holdfast.cli.session import Target, begin, begin_traces, drive, known_handlers
 from holdfast.cli.streams import say
 from holdfast.cli.words import duration, short
 from holdfast.client import Client
@@ -43,6 +43,7 @@ def run_file(
     target: Target,
 ) -> int:
     settings = begin(target, needs_database=True, concurrency=concurrency, handlers=handlers or None)
+    begin_traces(settings)
     loaded = load_named_workflow(file, handlers)
     definition, registry = loaded.definition, known_handlers(settings)
     if loaded.add_handlers_to(registry):

@@ -10,7 +10,7 @@ from holdfast.assembly import new_services, process_name, serving_metrics
 from holdfast.bootstrap import open_client
 from holdfast.cli.api import open_web
 from holdfast.cli.problems import Interrupted
-from holdfast.cli.session import Target, begin, draining, drive, known_handlers
+from holdfast.cli.session import Target, begin, begin_traces, draining, drive, known_handlers
 from holdfast.cli.streams import answer_json, say
 from holdfast.cli.words import counted, duration
 from holdfast.define.bounds import checked_queue
@@ -51,6 +51,7 @@ def serve(
         allow_bootstrap=allow_bootstrap,
         metrics_port=metrics_port,
     )
+    begin_traces(settings)
     for queue in settings.queues:
         checked_queue(queue)
     registry = known_handlers(settings) if service != "orchestrator" else None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import importlib.util
 import os
 import shlex
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -16,7 +18,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from holdfast import failpoint
+from holdfast import failpoint, tracing
 from holdfast.cli.logs import configure_logging
 from holdfast.cli.options import LAST
 from holdfast.cli.problems import Interrupted
@@ -28,6 +30,7 @@ from holdfast.embedded.cluster import place_of_data
 from holdfast.errors import Bug, ExitCode, NotFound, Unusable
 from holdfast.service_address import is_service_url, refuse_service
 from holdfast.settings import Settings, load_settings
+from holdfast.version import __version__
 
 if TYPE_CHECKING:
     from holdfast.client import Client
@@ -85,6 +88,21 @@ def begin(
     _check_home(settings)
     failpoint.arm(settings.failpoint, settings.failpoint_once)
     return settings
+
+
+def begin_traces(settings: Settings) -> None:
+    """Send traces from now on, if the settings name a collector. What waits at the end of the process is sent then."""
+    if settings.traces_url is None:
+        return
+    try:
+        missing = [name for name in tracing.LIBRARIES if importlib.util.find_spec(name) is None]
+    except ModuleNotFoundError:
+        missing = list(tracing.LIBRARIES)
+    if missing:
+        raise Unusable(
+            "Traces need libraries that are not installed.", remedy="Install them with: pip install 'holdfast[tracing]'"
+        )
+    tracing.start(settings.traces_url, version=__version__, instance=f"{socket.gethostname()}:{os.getpid()}")
 
 
 def _check_home(settings: Settings) -> None:

@@ -12,7 +12,7 @@ from holdfast.cli.data_files import load_definition, read_inputs
 from holdfast.cli.ending import follow_to_the_end
 from holdfast.cli.fleet import handlers_of, start
 from holdfast.cli.job_list import parse_labels
-from holdfast.cli.session import Target, begin, drive, find_job
+from holdfast.cli.session import Target, begin, begin_traces, drive, find_job
 from holdfast.cli.streams import answer, answer_json, say
 from holdfast.cli.words import cut, short, value
 from holdfast.client import Client
@@ -59,6 +59,7 @@ def submit_job(
     target: Target,
 ) -> int:
     settings = begin(target)
+    begin_traces(settings)
     _check_key(key)
     _check_flags(workflow, like, resume=resume, force=force)
     # Refused before a database is started for it.

@@ -330,6 +330,8 @@ class JobState:
     """The events that the webhooks of each tenant subscribe to. The owner keeps it up to date, for all its jobs."""
     own_events: frozenset[str] = frozenset()
     """The events that the rules of the job name."""
+    traceparent: str | None = None
+    """The place in a trace from which the job was submitted; no decision needs it."""
     latest_at: float = 0.0
     """The latest time that the job's rows tell. The clock of the database may step back, a job's times never do."""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast import tracing
 from holdfast.define.definition import Definition
 from holdfast.errors import HoldfastError, InvalidInput, Unreachable
 from holdfast.operations.marks import check_marks
@@ -45,21 +46,26 @@ async def submit_batch(
     outcomes: dict[int, Submission | HoldfastError] = {}
     jobs: dict[int, NewJob] = {}
     known: dict[str, Definition | HoldfastError] = {}
-    for number, request in enumerate(requests):
-        try:
-            jobs[number] = await _job(scope, store, request, known)
-        except Unreachable:
-            raise
-        except HoldfastError as problem:
-            outcomes[number] = problem
-    made = await submit_each(store, list(jobs.values())) if jobs else []
+    with tracing.submitting(scope.traceparent, {"holdfast.submissions": len(requests)}) as traceparent:
+        for number, request in enumerate(requests):
+            try:
+                jobs[number] = await _job(scope, store, request, known, traceparent)
+            except Unreachable:
+                raise
+            except HoldfastError as problem:
+                outcomes[number] = problem
+        made = await submit_each(store, list(jobs.values())) if jobs else []
     for (number, job), outcome in zip(jobs.items(), made, strict=True):
         outcomes[number] = await _continued(scope, store, requests[number], job, outcome)
     return [outcomes[number] for number in range(len(requests))]
 
 
 async def _job(
-    scope: Scope, store: OperationsStore, request: SubmitRequest, known: dict[str, Definition | HoldfastError]
+    scope: Scope,
+    store: OperationsStore,
+    request: SubmitRequest,
+    known: dict[str, Definition | HoldfastError],
+    traceparent: str | None,
 ) -> NewJob:
     if request.resume and request.force:
         raise InvalidInput(
@@ -81,6 +87,7 @@ async def _job(
         limit_bytes=store.payload_limit_bytes,
         submitter=scope.submitter,
         request_id=scope.origin.request_id,
+        traceparent=traceparent,
     )
 
 

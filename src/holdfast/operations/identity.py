@@ -88,7 +88,21 @@ class Identity:
         """The identity in words that no other one has: keys may share a name."""
         return f"key:{self.key}" if self.key is not None else f"name:{self.name}"
 
-    def scope(self, tenant: str, *, address: str | None = None, request_id: str | None = None) -> Scope:
+    def scope(
+        self,
+        tenant: str,
+        *,
+        address: str | None = None,
+        request_id: str | None = None,
+        traceparent: str | None = None,
+    ) -> Scope:
         key_prefix = f"hf_{self.key}" if self.key is not None else None
         origin = Origin(key_prefix, address, request_id)
-        return Scope(tenant, self.name, origin, administers=self.is_installation_admin, submitter=self.principal)
+        return Scope(
+            tenant,
+            self.name,
+            origin,
+            administers=self.is_installation_admin,
+            submitter=self.principal,
+            traceparent=traceparent,
+        )

@@ -22,6 +22,7 @@ from holdfast.operations.gate_ports import GateStore
 from holdfast.operations.identity_ports import IdentityStore
 from holdfast.operations.job_read_ports import JobReadStore
 from holdfast.operations.looks import CorrectingLook, PlanningLook
+from holdfast.operations.notify_ports import HasNotifications
 from holdfast.operations.oversight_ports import FigureStore, OversightStore
 from holdfast.operations.request_ports import RequestStore
 from holdfast.operations.stream_ports import StreamStore
@@ -179,7 +180,7 @@ class DefaultsStore(Protocol):
         ...
 
 
-class OperationsStore(SubmissionStore, WorkStore, Protocol):
+class OperationsStore(HasNotifications, SubmissionStore, WorkStore, Protocol):
     """All that operations ask of a database whose schema is current."""
 
     @property

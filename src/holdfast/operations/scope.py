@@ -33,6 +33,9 @@ class Scope:
     submitter: str | None = None
     """Who submits, in words that no other identity has; None: a program at the database itself."""
 
+    traceparent: str | None = None
+    """The place in a trace from which a request comes."""
+
     @property
     def looks_at(self) -> str | None:
         """The tenant whose share of the installation may be seen; None: all of it."""

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import uuid_utils
 
+from holdfast import tracing
 from holdfast.core.states import JOB_TERMINAL, JobStatus, Status
 from holdfast.define.changes import differences, shown
 from holdfast.define.definition import Definition, read_pinned
@@ -104,6 +105,7 @@ def new_job(
     limit_bytes: int = LIMIT_BYTES,
     submitter: str | None = None,
     request_id: str | None = None,
+    traceparent: str | None = None,
 ) -> NewJob:
     """A submission with its inputs checked, its defaults filled in and its identity computed."""
     checked = check_inputs(definition, inputs)
@@ -139,6 +141,7 @@ def new_job(
         text=definition.text,
         submitter=submitter,
         request_id=request_id,
+        traceparent=traceparent,
     )
 
 
@@ -179,20 +182,23 @@ async def submit(
         )
     if like is not None:
         inputs = {**(await store.reads(scope.tenant).snapshot(like)).job.inputs, **inputs}
-    job = new_job(
-        definition,
-        inputs,
-        key=key,
-        tenant=scope.tenant,
-        priority=priority,
-        force=force,
-        labels=labels,
-        marks=marks,
-        limit_bytes=store.payload_limit_bytes,
-        submitter=scope.submitter,
-        request_id=scope.origin.request_id,
-    )
-    (submission,) = await submit_many(store, [job])
+    named = {"holdfast.workflow_id": definition.workflow_id, "holdfast.tenant": scope.tenant}
+    with tracing.submitting(scope.traceparent, named) as traceparent:
+        job = new_job(
+            definition,
+            inputs,
+            key=key,
+            tenant=scope.tenant,
+            priority=priority,
+            force=force,
+            labels=labels,
+            marks=marks,
+            limit_bytes=store.payload_limit_bytes,
+            submitter=scope.submitter,
+            request_id=scope.origin.request_id,
+            traceparent=traceparent,
+        )
+        (submission,) = await submit_many(store, [job])
     if refuse_changed and submission.definition_changed and not submission.is_open:
         raise _changed(submission)
     if not resume or submission.answer != "previously_failed":

@@ -15,6 +15,7 @@ from holdfast.log_events import EventLog, LastingTrouble
 from holdfast.meters import Meters
 from holdfast.orchestrator.job_lines import count_cycle, log_cycle
 from holdfast.orchestrator.owner import CycleResult, Owner
+from holdfast.orchestrator.task_spans import send_task_spans
 from holdfast.pacing import CrowdingMonitor
 from holdfast.store.batch import Handover
 from holdfast.store.interface import OwnerStore
@@ -166,6 +167,8 @@ class Orchestrator:
         self._trouble.over()
         log_cycle(result)
         count_cycle(self._meters, result, time.perf_counter() - began)
+        if result.traced:
+            send_task_spans(result)
         self._announce(result)
         if result.yields:
             await asyncio.sleep(YIELD_SECONDS)

@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from holdfast import tracing
 from holdfast.core.advance import owed_results
 from holdfast.core.breaking import Breaker
-from holdfast.core.effects import WithdrawTasks
+from holdfast.core.effects import Emit, WithdrawTasks
 from holdfast.core.holding import notice
 from holdfast.core.signals import (
     OwnerChanged,
@@ -83,6 +84,8 @@ class CycleResult:
     ended_tasks: Mapping[tuple[str, str], int] = field(default_factory=dict)
     retries: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """By outcome and code of the failure."""
+    traced: tuple[tuple[JobState, Emit], ...] = ()
+    """The events that ended single tasks, if traces are on."""
     yields: bool = False
     """Whether a wide job should let others go first for a moment."""
 
@@ -269,6 +272,7 @@ class Owner:
             created=sum(row.epoch == 0 for row in claimed.values()),
             ended_tasks=batch.ended_tasks,
             retries=batch.retries,
+            traced=tuple((states[event.job_id], event) for event in batch.traced or ()),
             yields=wide is not None and wide.job_id in states,
         )
 
@@ -330,7 +334,7 @@ class Owner:
         doubted = self._doubt(work)
         states = await self._states(work, claimed)
         examined = await self._cycle.examine(doubted) if doubted else {}
-        batch = Batch(handled=[row.id for row in rows if row.job_id in states])
+        batch = Batch(handled=[row.id for row in rows if row.job_id in states], traced=[] if tracing.is_on() else None)
         signals_of = {
             job_id: await self._decider.signals(given, states[job_id], now, examined.get(job_id))
             for job_id, given in work.items()

@@ -14,6 +14,7 @@ from holdfast.operations.scope import Scope
 from holdfast.remote.data import RemoteData
 from holdfast.remote.gates import RemoteGates
 from holdfast.remote.not_yet import refuse_the_rest
+from holdfast.remote.notifications import RemoteNotifications
 from holdfast.remote.oversight import RemoteOversight
 from holdfast.remote.verbs import RemoteVerbs
 from holdfast.remote.workflows import RemoteWorkflows
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @refuse_the_rest
-class RemoteClient(RemoteOversight, RemoteVerbs, RemoteData, RemoteGates, RemoteWorkflows, Client):
+class RemoteClient(RemoteNotifications, RemoteOversight, RemoteVerbs, RemoteData, RemoteGates, RemoteWorkflows, Client):
     """A client of one service: the methods of `Client`, with the same answers and the same errors."""
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import httpx2
 import orjson
 
+from holdfast import tracing
 from holdfast.errors import Forbidden, HoldfastError, Unauthenticated, Unreachable
 from holdfast.service_address import API, KEY_REMEDY
 from holdfast.version import __version__
@@ -69,6 +70,9 @@ class Connection:
         `text` is a body that is not JSON, after its media type.
         """
         request: dict[str, Any] = {"params": list(query), "headers": dict(headers or {}), "timeout": _timeout(seconds)}
+        traceparent = tracing.current()
+        if traceparent is not None:
+            request["headers"]["traceparent"] = traceparent
         if text is not None:
             request["headers"]["Content-Type"], request["content"] = text[0], text[1].encode()
         elif body is not None:

@@ -14,6 +14,7 @@ from holdfast.operations.identity import EVERY_TENANT, Identity
 from holdfast.remedies import Remedy
 from holdfast.service.answers import json_response, wants_whole
 from holdfast.service.state import ServiceState
+from holdfast.tracing import Place
 
 
 class CallContext:
@@ -40,7 +41,9 @@ class CallContext:
     def client_for(self, tenant: str) -> Client:
         """A client that acts for the identity on that tenant, and says where the request comes from."""
         address = self.request.client.host if self.request.client is not None else None
-        scope = self.identity.scope(tenant, address=address, request_id=self.request_id)
+        place = Place.parse(self.request.headers.get("traceparent"))
+        traceparent = str(place) if place is not None else None
+        scope = self.identity.scope(tenant, address=address, request_id=self.request_id, traceparent=traceparent)
         return Client(self.state.store, scope)
 
     @property

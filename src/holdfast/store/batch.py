@@ -111,6 +111,8 @@ class Batch:
     ended_tasks: dict[tuple[str, str], int] = field(default_factory=dict)
     retries: dict[tuple[str, str], int] = field(default_factory=dict)
     """What the cycle did, by outcome and code of the failure: for the counters of the process."""
+    traced: list[Emit] | None = None
+    """The events that end a single task; None: no trace needs them."""
 
     def add(self, effects: Iterable[Effect]) -> list[WithdrawTasks]:
         """Put effects into the batch; returns the withdrawals, which wait until the batch is written."""
@@ -156,7 +158,7 @@ class Batch:
         self.made_work, self.made_due = self.makes_work, self.earliest_due()
         self.tally()
         for rows in fields(self):
-            if isinstance(written := getattr(self, rows.name), list):
+            if rows.name != "traced" and isinstance(written := getattr(self, rows.name), list):
                 written.clear()
 
     def tally(self) -> None:
@@ -167,7 +169,9 @@ class Batch:
                 if outcome in _SPENT:
                     _count(self.retries, outcome, event.data)
             elif event.event in _ENDS_OF_TASKS and (number := _tasks_in(event)):
-                _count(self.ended_tasks, _ENDS_OF_TASKS[event.event], event.data, number)
+                _count(self.ended_tasks, outcome_of(event), event.data, number)
+                if self.traced is not None and (event.item is not None or event.attempt is not None):
+                    self.traced.append(event)
 
 
 _RETRIES = frozenset({"task_retry_scheduled", "node_retry_scheduled"})
@@ -176,6 +180,11 @@ _SPENT = frozenset({"failed", "lost"})
 _ENDS_OF_TASKS = {
     f"{of}_{outcome}": outcome for of in ("task", "node") for outcome in ("completed", "failed", "skipped", "cancelled")
 }
+
+
+def outcome_of(event: Emit) -> str:
+    """How the tasks ended that an event ends."""
+    return _ENDS_OF_TASKS[event.event]
 
 
 def _tasks_in(event: Emit) -> int:

@@ -132,6 +132,7 @@ TYPE_OF = {
     "taken": "text",
     "tenant": "text",
     "timeout_seconds": "real",
+    "traceparent": WORD,
     "undo": "jsonb",
     "version": "text",
     "waiting": "int",

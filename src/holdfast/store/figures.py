@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.meters import OTHER, Sample
+from holdfast.store.columns import by_name
 from holdfast.store.connection import answer_of
 from holdfast.store.queries import query
 from holdfast.store.reader import PostgresReader
@@ -24,5 +25,5 @@ class PostgresFigures(PostgresReader):
             async with connection.pipeline(), connection.transaction():
                 await connection.execute(IN_TIME)
                 cursor = await connection.execute(query("figures"), values, prepare=True)
-            rows = (await answer_of(cursor)).rows
-        return [Sample(metric, value, tuple(labels)) for metric, labels, value in rows]
+            rows = by_name(await answer_of(cursor))
+        return [Sample(row["metric"], row["value"], tuple(row["labels"])) for row in rows]

@@ -8,8 +8,9 @@ from typing import Any
 import orjson
 
 from holdfast import failpoint
-from holdfast.core.breaking import Breaker
+from holdfast.core.breaking import Breaker, BreakerState
 from holdfast.define.gates import breaker_key
+from holdfast.define.notify import NotifyEvent
 from holdfast.define.source import did_you_mean
 from holdfast.errors import NotFound, Refused
 from holdfast.remedies import Remedy
@@ -23,6 +24,7 @@ from holdfast.store.read_rows import DECLARED, BreakerView, LimitView
 from holdfast.store.session import PostgresSession
 
 SHOWN_NAMES = 10
+_MOVES = {BreakerState.OPEN: NotifyEvent.BREAKER_OPENED, BreakerState.CLOSED: NotifyEvent.BREAKER_CLOSED}
 
 
 class PostgresGates:
@@ -55,6 +57,10 @@ class PostgresGates:
             after = {"state": str(changed[0].state), "held": changed[0].held}
             line = Change(f"breaker.{verb}", tenant, name, before, after)
             await write_change(connection, line, actor, self._origin, reason)
+            event = _MOVES.get(changed[0].state)
+            if event is not None and after["state"] != before["state"]:
+                noted = {"tenant": tenant, "name": name, "event": str(event), "reason": changed[0].reason}
+                await connection.execute(query("note_breaker"), noted)
             seen = await connection.execute(query("read_breakers"), {"tenant": tenant})
             views = records(BreakerView, await answer_of(seen))
         await self._store.notify_workers()

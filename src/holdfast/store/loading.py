@@ -50,6 +50,7 @@ def job_state(
         undo=Undo.from_json(row.undo) if row.undo is not None else None,
         notify=tuple(NotifyRule.from_json(rule) for rule in row.notify or ()),
         subscriptions=subscriptions,
+        traceparent=row.traceparent,
     )
 
 

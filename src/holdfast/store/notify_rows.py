@@ -75,3 +75,47 @@ class Mark(NamedTuple):
     """How long nothing is sent to the destination; None: it is not to blame."""
     answer: int | None = None
     error: str | None = None
+
+
+class WebhookRow(NamedTuple):
+    """A webhook, without its secrets."""
+
+    name: str
+    url: str
+    events: tuple[str, ...]
+    created_at: datetime
+    created_by: str
+    disabled_at: datetime | None
+    disabled_reason: str | None
+    former_secret_until: datetime | None
+    failing_since: datetime | None
+
+
+class DeliveryRow(NamedTuple):
+    """A delivery, as people look at it. An event that was deleted has left nothing but its deliveries."""
+
+    delivery_id: str
+    number: int
+    kind: str
+    receiver: str
+    status: str
+    tries: int
+    created_at: datetime
+    event: str | None
+    job_id: str | None
+    workflow_id: str | None
+    node: str | None
+    seq: int | None
+    head_id: str | None
+    next_at: datetime | None
+    ended_at: datetime | None
+    answer: int | None
+    problem: str | None
+
+
+class DeliveryFilter(NamedTuple):
+    """Which deliveries are meant; None is any."""
+
+    status: str | None = None
+    job_id: str | None = None
+    receiver: str | None = None

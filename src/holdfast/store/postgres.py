@@ -27,6 +27,7 @@ from holdfast.store.requests import PostgresRequests
 from holdfast.store.streams import PostgresStreams
 from holdfast.store.submissions import PostgresSubmissions
 from holdfast.store.task_source import PostgresTaskSource
+from holdfast.store.webhooks import PostgresWebhooks
 
 
 class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
@@ -96,6 +97,9 @@ class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
 
     def pruning(self) -> PostgresPruning:
         return PostgresPruning(self)
+
+    def notifications(self, tenant: str, origin: Origin = NOWHERE) -> PostgresWebhooks:
+        return PostgresWebhooks(self, tenant, origin)
 
     def bound_workers(self) -> PostgresBoundWorkers:
         """What workers over HTTP do at the database."""

@@ -51,6 +51,7 @@ class JobRow(NamedTuple):
     recovered_at: float | None = None
     undo: dict[str, Any] | None = None
     notify: list[dict[str, Any]] | None = None
+    traceparent: str | None = None
 
 
 class NodeRow(NamedTuple):
@@ -187,6 +188,8 @@ class JobFacts(NamedTuple):
     tenant: str = DEFAULT_TENANT
     correlation_id: str | None = None
     external_ids: dict[str, str] | None = None
+    traceparent: str | None = None
+    """The place in a trace from which the job was submitted."""
 
 
 class Report(NamedTuple):
@@ -312,6 +315,8 @@ class NewJob(NamedTuple):
     """The identity that may cancel the job because it submitted it, if there is one."""
     defaults_mark: str | None = None
     """Which defaults these were. The store refuses the submission if they are others by now; None: any will do."""
+    traceparent: str | None = None
+    """The place in a trace from which it is submitted."""
 
     @property
     def pinned_hash(self) -> str:

@@ -104,6 +104,7 @@ class PostgresSubmissions(PostgresSession):
             "submitter": _texts_or_null([j.submitter for j in jobs]),
             "notify": jsons(j.notify for j in jobs) if any(j.notify for j in jobs) else None,
             "request_id": _texts_or_null([j.request_id for j in jobs]),
+            "traceparent": _texts_or_null([j.traceparent for j in jobs]),
             # Null stands for jobs that take any defaults.
             "defaults_mark": texts(j.defaults_mark for j in jobs),
         }

@@ -1,4 +1,4 @@
-"""The log lines of attempts, one when an attempt starts, one when it ends; and what a worker counts of them."""
+"""What a worker tells of attempts: a line of the log at the start and at the end, counts, and spans."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from holdfast import tracing
 from holdfast.core.signals import Outcome
 from holdfast.log_events import ACTIVITY, DEBUG, INFO, EventLog
 from holdfast.meters import Meters
@@ -21,9 +22,23 @@ def log_start(attempt: Attempt) -> None:
         log.write("attempt_started", **attempt.log_fields())
 
 
+def begin_span(attempt: Attempt) -> None:
+    """The attempt's part of the trace of its job, if it has one. Call it in the task of the attempt."""
+    if not tracing.is_on():
+        return
+    job, lease = tracing.Place.parse(attempt.facts.traceparent), attempt.lease
+    if job is not None:
+        task = job.of_task(lease.job_id, lease.node, lease.item, attempt.facts.generation)
+        fields = {f"holdfast.{name}": value for name, value in attempt.log_fields().items()}
+        fields["holdfast.job_id"] = fields.pop("holdfast.job")
+        attempt.span = tracing.attempting(task, fields)
+
+
 def note_end(meters: Meters, attempt: Attempt, report: Report | None, seconds: float) -> None:
     """How the attempt ended; without a report it has lost its lease. A line that is not written costs nothing."""
     meters.time("attempt_seconds", seconds)
+    if attempt.span is not None:
+        attempt.span.end(*_outcome(report))
     if report is not None and report.outcome == Outcome.DONE:
         meters.count("attempts", "completed", "")
         if log.writes(INFO):
@@ -41,6 +56,14 @@ def note_end(meters: Meters, attempt: Attempt, report: Report | None, seconds: f
         meters.count("attempts", "failed", meters.code(data.get("code") or ""))
         fields |= {"code": data.get("code"), "breaker": data.get("down"), "reason": data.get("message")}
         log.write("attempt_failed", **fields)
+
+
+def _outcome(report: Report | None) -> tuple[str, str]:
+    if report is None:
+        return "lost", ""
+    if report.outcome in (Outcome.DONE, Outcome.GIVEN_BACK):
+        return ("completed" if report.outcome == Outcome.DONE else "given_back"), ""
+    return "failed", str(orjson.loads(report.data).get("code") or "") if report.data is not None else ""
 
 
 def _milliseconds(attempt: Attempt) -> int:

@@ -17,6 +17,7 @@ from holdfast.define.secrets import SecretParams
 from holdfast.errors import Code, Permanent
 from holdfast.store.payloads import AttemptObjects
 from holdfast.store.records import ItemResult, JobFacts, Lease
+from holdfast.tracing import AttemptSpan
 from holdfast.worker.dependencies import AsyncGuard, SeenBreaker, SyncGuard
 from holdfast.worker.output import Output
 from holdfast.worker.values import ARTIFACT_NAME_BYTES, check_name, checkpoint, progress
@@ -106,6 +107,8 @@ class Attempt:
 
     output: Output | None = None
     """What its handler has printed and logged; None: nothing."""
+    span: AttemptSpan | None = None
+    """Its part of a trace, if it is traced."""
 
     def log_fields(self) -> dict[str, Any]:
         """The fields by which log lines name this attempt."""
@@ -179,6 +182,12 @@ class _ContextBase:
     def external_ids(self) -> dict[str, str]:
         """The ids that other systems have for the job, by their namespaces."""
         return dict(self._attempt.facts.external_ids or {})
+
+    @property
+    def traceparent(self) -> str | None:
+        """The place of this attempt in the trace of its job, for the requests that the handler sends."""
+        span = self._attempt.span
+        return span.traceparent if span is not None else self._attempt.facts.traceparent
 
     @property
     def cancelled(self) -> bool:

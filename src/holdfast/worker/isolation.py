@@ -177,7 +177,11 @@ class Isolation:
             "secrets": list(attempt.values),
             "generation": attempt.facts.generation,
             "inputs": attempt.facts.inputs,
-            "marks": {"correlation_id": attempt.facts.correlation_id, "external_ids": attempt.facts.external_ids},
+            "marks": {
+                "correlation_id": attempt.facts.correlation_id,
+                "external_ids": attempt.facts.external_ids,
+                "traceparent": attempt.span.traceparent if attempt.span is not None else attempt.facts.traceparent,
+            },
             "objects": self._payloads.objects.place if not is_remote(self._payloads.objects.place) else None,
             "limit_bytes": self._payloads.limit_bytes,
             "workplace": self._services.workplace.own_or_none(),

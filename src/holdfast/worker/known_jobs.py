@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from holdfast import tracing
 from holdfast.define.contract import Contract, Contracts
 from holdfast.define.registry import Registry
 from holdfast.define.secrets import SecretParams, Secrets, may_have_secrets
@@ -52,9 +53,11 @@ class KnownJobs:
         return self._definitions.get(self.facts(lease.job_id).definition_hash)
 
     async def learn(self, leases: Sequence[Lease]) -> None:
-        """Read what the tasks need: facts where the handler takes a context, the definition where it says more."""
+        """Read what the tasks need: facts where the handler takes a context or traces are on, the definition where it
+        says more."""
         defined = {lease.job_id for lease in leases if lease.has_contract or _may_have_secrets(lease)}
-        needed = defined | {lease.job_id for lease in leases if lease.handler in self._with_context}
+        is_traced = tracing.is_on()
+        needed = defined | {lease.job_id for lease in leases if is_traced or lease.handler in self._with_context}
         if needed:
             if len(self._facts.keys() | needed) > KNOWN_JOBS:
                 held = {key[0] for key in self._leases.by_key}

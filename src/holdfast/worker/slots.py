@@ -9,7 +9,7 @@ import time
 from holdfast.meters import Meters
 from holdfast.store.leases import Held
 from holdfast.store.records import Lease
-from holdfast.worker.attempt_lines import log_start, note_end
+from holdfast.worker.attempt_lines import begin_span, log_start, note_end
 from holdfast.worker.clock import lease_clock
 from holdfast.worker.context import Attempt
 from holdfast.worker.execute import Executor, begin
@@ -112,6 +112,7 @@ class Slots:
         attempt.limit_seconds = self._executor.time_limit(lease)
         self._limit_time(task, attempt)
         log_start(attempt)
+        begin_span(attempt)
         try:
             report = await self._executor.run(attempt)
         except asyncio.CancelledError:

@@ -174,3 +174,13 @@ select p.name from paused p;
 -- A limit that a workflow has declared is not deleted: the workflow's next declaration sets it again.
 update limits m set actor = null, changed_at = now()
 where m.tenant = %(tenant)s and m.name = %(name)s and m.actor is not null;
+
+-- name: note_breaker
+-- An event for the webhooks of a tenant that subscribe to it: a person has opened or closed a breaker. What a report does
+-- to a breaker is noted with the commit of its job.
+insert into outbox (tenant, event, data)
+select %(tenant)s, %(event)s, jsonb_build_object('breaker', %(name)s::text, 'reason', %(reason)s::text)
+where exists (
+    select 1 from webhooks w
+    where w.tenant = %(tenant)s and w.disabled_at is null and %(event)s = any(w.events)
+);

@@ -291,25 +291,44 @@ order by f.number
 returning {{finding_columns}};
 
 -- name: write_alerts
--- Writes at most one line an hour for each problem that needs a person.
+-- Writes at most one line an hour for each problem that needs a person, and an event for the webhooks of its tenant. A
+-- finding about no tenant concerns the tenant `default`.
 with found as (
     select * from unnest(%(duty)s::text[], %(reason)s::text[], %(job_id)s::uuid[], %(node)s::text[], %(item)s::int[],
         %(before)s::jsonb[]) with ordinality as f (duty, reason, job_id, node, item, before, number)
+),
+written as (
+    insert into janitor_actions (run, duty, action, job_id, node, item, reason, before)
+    select %(run)s::uuid, f.duty, 'alert', f.job_id, f.node, f.item, f.reason, f.before
+    from found f
+    where not exists (
+        select 1 from janitor_actions a
+        where a.at > now() - interval '1 hour' and a.action = 'alert' and a.duty = f.duty
+            and case when f.before ? 'fingerprint'
+                then a.before->>'fingerprint' = f.before->>'fingerprint'
+                    and a.before->>'workflow_id' = f.before->>'workflow_id'
+                    and coalesce(a.before->>'tenant', f.before->>'tenant') = f.before->>'tenant'
+                when f.before ? 'breaker' then a.before->>'breaker' = f.before->>'breaker'
+                else a.job_id is not distinct from f.job_id and a.node is not distinct from f.node end)
+    order by f.number
+    returning *
+),
+noted as (
+    insert into outbox (tenant, job_id, workflow_id, node, event, generation, items, data)
+    select t.tenant, j.job_id, coalesce(j.workflow_id, a.before->>'workflow_id'), a.node, 'janitor_alert', j.generation,
+        case when a.item is null then '{}' else array[a.item] end,
+        jsonb_build_object('duty', a.duty, 'reason', a.reason)
+    from written a
+    left join jobs j on j.job_id = a.job_id
+    cross join lateral (
+        select coalesce(j.tenant, a.before->>'tenant', nullif(split_part(a.before->>'breaker', '@', 2), ''), 'default')
+    ) as t (tenant)
+    where exists (
+        select 1 from webhooks w
+        where w.tenant = t.tenant and w.disabled_at is null and 'janitor_alert' = any(w.events)
+    )
 )
-insert into janitor_actions (run, duty, action, job_id, node, item, reason, before)
-select %(run)s::uuid, f.duty, 'alert', f.job_id, f.node, f.item, f.reason, f.before
-from found f
-where not exists (
-    select 1 from janitor_actions a
-    where a.at > now() - interval '1 hour' and a.action = 'alert' and a.duty = f.duty
-        and case when f.before ? 'fingerprint'
-            then a.before->>'fingerprint' = f.before->>'fingerprint'
-                and a.before->>'workflow_id' = f.before->>'workflow_id'
-                and coalesce(a.before->>'tenant', f.before->>'tenant') = f.before->>'tenant'
-            when f.before ? 'breaker' then a.before->>'breaker' = f.before->>'breaker'
-            else a.job_id is not distinct from f.job_id and a.node is not distinct from f.node end)
-order by f.number
-returning {{finding_columns}};
+select {{finding_columns}} from written order by action_id;
 
 -- name: forget
 -- Deletes processes an hour after their end, answers and plans after a day, the janitor's own lines after a month, and

@@ -79,8 +79,8 @@ create table installation_secrets (
 -- that died in cycles of the job. labels null: the job has none. recovered_at: when the present generation began; null
 -- for the first one. undo: who wants the job to be undone, which nodes that concerns, and whether it is over.
 -- correlation_id, callback_url: what the caller calls the submission, and where it wants to be called back. submitter: the
--- identity that may cancel the job because it submitted it; null: it came without one. notify: the receivers
--- that the submission names.
+-- identity that may cancel the job because it submitted it; null: it came without one. notify: the receivers that the
+-- submission names. traceparent: the place in a trace from which it was submitted.
 create table jobs (
     job_id uuid not null,
     tenant text not null default 'default',
@@ -120,6 +120,7 @@ create table jobs (
     callback_url text,
     submitter text,
     notify jsonb,
+    traceparent text,
     primary key (job_id),
     constraint job_status_is_known
         check (status in ('pending', 'running', 'completed', 'partial', 'failed', 'cancelled')),

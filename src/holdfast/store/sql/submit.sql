@@ -124,10 +124,10 @@ with wanted as (
         %(definition_hash)s::text[], %(identity)s::text[], %(body_hash)s::text[], %(inputs)s::jsonb[],
         %(priority)s::smallint[], %(force)s::boolean[], %(labels)s::jsonb[], %(defaults_mark)s::text[],
         %(correlation_id)s::text[], %(callback_url)s::text[], %(submitter)s::text[], %(request_id)s::text[],
-        %(notify)s::jsonb[])
+        %(notify)s::jsonb[], %(traceparent)s::text[])
         with ordinality
         as w (job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority, force, labels,
-            defaults_mark, correlation_id, callback_url, submitter, request_id, notify, place)
+            defaults_mark, correlation_id, callback_url, submitter, request_id, notify, traceparent, place)
 ),
 other_defaults as materialized (
     select t.tenant from (select distinct w.tenant, w.defaults_mark from wanted w) t
@@ -151,10 +151,10 @@ without_room as materialized (
 ),
 created as (
     insert into jobs (job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority, run,
-        previous, labels, correlation_id, callback_url, submitter, notify)
+        previous, labels, correlation_id, callback_url, submitter, notify, traceparent)
     select w.job_id, w.tenant, w.workflow_id, w.version, w.definition_hash, w.identity, w.body_hash, w.inputs, w.priority,
         coalesce(n.run, 0) + 1, n.job_id, w.labels, w.correlation_id, w.callback_url, w.submitter,
-        w.notify
+        w.notify, w.traceparent
     from wanted w
     left join lateral (
         select j.job_id, j.run, j.body_hash from jobs j

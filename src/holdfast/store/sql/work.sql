@@ -119,7 +119,7 @@ order by c.priority desc, c.rank, c.id;
 -- name: job_facts
 -- The facts of a job that handlers can ask for, and the definition with its contracts; read once per job, not per task.
 select j.job_id::text as job_id, j.generation, j.inputs::text as inputs, j.definition_hash, j.tenant, j.correlation_id,
-    {{external_ids_of_job}} as external_ids
+    {{external_ids_of_job}} as external_ids, j.traceparent
 from jobs j where j.job_id = any(%(jobs)s::uuid[]);
 
 -- name: results_page

@@ -1,0 +1,160 @@
+"""`holdfast deliveries` and `holdfast notify`: what is sent to receivers, sending it again, and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from holdfast.bootstrap import open_client
+from holdfast.cli.session import Target, begin, drive, has_database, where
+from holdfast.cli.streams import answer, answer_json, say, show
+from holdfast.cli.webhooks import show_secret
+from holdfast.cli.words import age, counted, cut, short
+from holdfast.client import Client
+from holdfast.errors import ExitCode, InvalidInput, Refused
+from holdfast.settings import Settings
+from holdfast.views.encoding import to_json
+from holdfast.views.notify import Delivery, DeliveryPage
+
+SHOWN_CHARACTERS = 80
+TEST_SECONDS = 30.0
+
+
+def list_deliveries(
+    *,
+    status: str | None,
+    job: str | None,
+    webhook: str | None,
+    limit: int,
+    after: str | None,
+    as_json: bool,
+    target: Target,
+) -> int:
+    wanted = {"status": status, "job": job, "webhook": webhook}
+    return drive(_list(begin(target), wanted, limit, after, as_json=as_json, target=target))
+
+
+async def _list(
+    settings: Settings, wanted: dict[str, str | None], limit: int, after: str | None, *, as_json: bool, target: Target
+) -> int:
+    page = DeliveryPage((), None)
+    if has_database(settings):
+        async with open_client(settings) as client:
+            job = wanted["job"]
+            page = await client.deliveries(
+                status=wanted["status"],
+                job_id=await client.find_job(job) if job is not None else None,
+                webhook=wanted["webhook"],
+                limit=limit,
+                after=after,
+            )
+    if as_json:
+        more = {"after": page.after} if page.after is not None else {}
+        answer_json({"deliveries": to_json(page.deliveries)} | more)
+    elif page.deliveries:
+        _show(page.deliveries)
+        if any(one.status == "dead" for one in page.deliveries):
+            say(f"  → Send a dead one again: {target.command('deliveries redrive ID')}")
+        if page.after is not None:
+            older = target.command(f"deliveries --limit {limit} --after {page.after}")
+            say(f"  → Older ones, with the same filters: {older}")
+    else:
+        answer(f"There is no delivery{where(settings)}.")
+    return ExitCode.DONE
+
+
+def _show(deliveries: Sequence[Delivery]) -> None:
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
+    for heading in ("delivery", "age", "event", "job", "status"):
+        table.add_column(heading, no_wrap=True, overflow="ellipsis")
+    for heading in ("to", "why"):
+        table.add_column(heading, overflow="fold")
+    for one in deliveries:
+        table.add_row(
+            short(one.id),
+            age(one.created_at),
+            one.event or "",
+            short(one.job_id) if one.job_id is not None else "",
+            f"{one.status}, {counted(one.tries, 'try', 'tries')}" if one.tries else one.status,
+            cut(f"{one.kind} {one.receiver}", 60),
+            cut(one.error or "", SHOWN_CHARACTERS),
+        )
+    show(table)
+
+
+def redrive(delivery_id: str | None, *, webhook: str | None, as_json: bool, target: Target) -> int:
+    if (delivery_id is None) == (webhook is None):
+        raise InvalidInput(
+            "`deliveries redrive` needs the id of a delivery, or --webhook for all that are dead of one.",
+            remedy=f"List the dead ones with: {target.command('deliveries --status dead')}",
+        )
+    return drive(_redrive(begin(target), delivery_id, webhook, as_json=as_json))
+
+
+async def _redrive(settings: Settings, delivery_id: str | None, webhook: str | None, *, as_json: bool) -> int:
+    async with open_client(settings) as client:
+        if delivery_id is not None:
+            done = [await client.redrive(delivery_id)]
+        else:
+            done = await _redrive_all(client, str(webhook))
+    if as_json:
+        answer_json({"deliveries": to_json(done)})
+    else:
+        answer(f"{counted(len(done), 'delivery', 'deliveries')} will be sent again.")
+    return ExitCode.DONE
+
+
+async def _redrive_all(client: Client, webhook: str) -> list[Delivery]:
+    """All that are dead of a webhook, the oldest first: their receiver gets them in their order."""
+    found: list[Delivery] = []
+    page = await client.deliveries(status="dead", webhook=webhook, limit=500)
+    found += page.deliveries
+    while page.after is not None:
+        page = await client.deliveries(status="dead", webhook=webhook, limit=500, after=page.after)
+        found += page.deliveries
+    done = []
+    for one in reversed(found):
+        try:
+            done.append(await client.redrive(one.id))
+        except Refused:
+            # Another person was first.
+            continue
+    return done
+
+
+def try_receiver(*, webhook: str | None, as_json: bool, target: Target) -> int:
+    if webhook is None:
+        raise InvalidInput(
+            "`notify test` needs a receiver.", remedy=f"Name a webhook: {target.command('notify test --webhook NAME')}"
+        )
+    return drive(_test(begin(target), webhook, as_json=as_json, target=target))
+
+
+async def _test(settings: Settings, webhook: str, *, as_json: bool, target: Target) -> int:
+    async with open_client(settings) as client:
+        sent = await client.test_webhook(webhook, seconds=TEST_SECONDS)
+    if as_json:
+        answer_json(to_json(sent))
+    elif sent.status == "sent":
+        answer(f"{sent.kind} {sent.receiver} has it: it answered {sent.answer}. The id is {sent.id}.")
+    elif sent.error is not None:
+        answer(f"{sent.kind} {sent.receiver} does not take it: {sent.error}")
+    else:
+        answer("No process has tried it yet.")
+        say(f"  → A process with an orchestrator sends it: {target.command('up')}")
+    return ExitCode.DONE if sent.status == "sent" else ExitCode.UNREACHABLE
+
+
+def rotate_callbacks(*, as_json: bool, target: Target) -> int:
+    return drive(_rotate(begin(target), as_json=as_json))
+
+
+async def _rotate(settings: Settings, *, as_json: bool) -> int:
+    async with open_client(settings) as client:
+        made = await client.rotate_callback_secret()
+    if as_json:
+        answer_json(to_json(made))
+    else:
+        show_secret(made, f"callbacks of tenant {settings.tenant}")
+    return ExitCode.DONE

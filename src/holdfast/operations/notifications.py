@@ -1,0 +1,210 @@
+"""Webhooks of a tenant, the log of what is sent, sending again, and tests."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import uuid
+from collections.abc import Sequence
+
+from holdfast.errors import InvalidInput, NotFound, Refused, cut
+from holdfast.notify.signing import ROTATION_SECONDS, new_secret
+from holdfast.operations.cursors import number_of_cursor
+from holdfast.operations.notify_ports import NotificationStore
+from holdfast.operations.ports import OperationsStore
+from holdfast.operations.reading import checked_limit
+from holdfast.operations.scope import Scope
+from holdfast.outgoing import checked_http_url
+from holdfast.remedies import Remedy
+from holdfast.store.notify_rows import DeliveryFilter, DeliveryRow
+from holdfast.views.notify import (
+    Delivery,
+    DeliveryPage,
+    KeptWebhook,
+    NewSecret,
+    Webhook,
+    deliveries_view,
+    delivery_view,
+    webhook_view,
+)
+
+EVENTS = (
+    "job_completed",
+    "job_partial",
+    "job_failed",
+    "job_cancelled",
+    "job_stuck",
+    "task_exhausted",
+    "node_failed",
+    "breaker_opened",
+    "breaker_closed",
+    "janitor_alert",
+)
+STATUSES = ("gathering", "waiting", "sent", "dead")
+KINDS = ("webhook", "callback", "email")
+PAGE_LENGTH = 50
+MOST_WEBHOOKS = 100
+"""How many a tenant may have: owners read them every few seconds."""
+TEST_SECONDS = 30.0
+LOOK_SECONDS = 0.2
+_ENDING = re.compile(r"[0-9a-fA-F-]{4,36}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
+
+
+async def webhooks(scope: Scope, store: OperationsStore) -> list[Webhook]:
+    """The webhooks of the tenant, by name."""
+    return [webhook_view(row) for row in await _of(scope, store).webhooks()]
+
+
+async def keep_webhook(
+    scope: Scope, store: OperationsStore, name: str, url: str, *, events: Sequence[str] = ()
+) -> KeptWebhook:
+    """Make a webhook, or give one another address and other events. In force within five seconds."""
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f"'{cut(name)}' is no name of a webhook.",
+            remedy="Use at most 100 letters, digits, '.', '_' and '-', and begin with a letter.",
+        )
+    wanted = list(dict.fromkeys(map(_event, events)))
+    checked_http_url(url, f"webhook '{name}'")
+    kept = _of(scope, store)
+    known = await kept.webhooks()
+    if len(known) >= MOST_WEBHOOKS and all(row.name != name for row in known):
+        raise Refused(f"Tenant {scope.tenant} has {MOST_WEBHOOKS} webhooks, which is the most that one may have.")
+    secret = new_secret()
+    row, is_new = await kept.keep_webhook(name, url, wanted, secret, scope.actor)
+    return KeptWebhook(webhook_view(row), is_new, secret if is_new else None)
+
+
+def _event(text: str) -> str:
+    """The event with this name, or with this one after `job_`."""
+    found = next((event for event in EVENTS if text in (event, event.removeprefix("job_"))), None)
+    if found is None:
+        raise InvalidInput(f"'{cut(text)}' is not an event.", remedy=f"Use some of: {', '.join(EVENTS)}")
+    return found
+
+
+async def drop_webhook(scope: Scope, store: OperationsStore, name: str) -> Webhook:
+    """Remove a webhook. What waits for it is dead."""
+    row = await _of(scope, store).drop_webhook(name, scope.actor)
+    if row is None:
+        raise _unknown(name)
+    return webhook_view(row)
+
+
+async def enable_webhook(scope: Scope, store: OperationsStore, name: str) -> Webhook:
+    """Send to a webhook again that Holdfast has disabled. What is dead stays so until a person redrives it."""
+    kept = _of(scope, store)
+    row = await kept.enable_webhook(name, scope.actor)
+    if row is None:
+        await _known(kept, name)
+        raise Refused(f"Webhook {name} is not disabled.", instance=name)
+    return webhook_view(row)
+
+
+async def rotate_webhook(scope: Scope, store: OperationsStore, name: str) -> NewSecret:
+    """Make another secret for a webhook. For a day the former one signs too."""
+    secret = new_secret()
+    row = await _of(scope, store).rotate_webhook(name, secret, ROTATION_SECONDS, scope.actor)
+    if row is None:
+        raise _unknown(name)
+    return NewSecret(secret, row.former_secret_until)
+
+
+async def rotate_callback_secret(scope: Scope, store: OperationsStore) -> NewSecret:
+    """Make another secret for the callbacks of the tenant. For a day the former one signs too."""
+    secret = new_secret()
+    return NewSecret(secret, await _of(scope, store).rotate_callback_secret(secret, ROTATION_SECONDS, scope.actor))
+
+
+async def try_webhook(scope: Scope, store: OperationsStore, name: str, *, seconds: float = TEST_SECONDS) -> Delivery:
+    """Send the event `test` to a webhook, and wait that long for its first try."""
+    kept = _of(scope, store)
+    await _known(kept, name)
+    row = await kept.send_test("webhook", name, {"by": scope.actor}, scope.actor)
+    return delivery_view(await _tried(kept, row, seconds))
+
+
+async def _tried(kept: NotificationStore, row: DeliveryRow, seconds: float) -> DeliveryRow:
+    """The delivery after its first try, or after that time."""
+    until = time.monotonic() + seconds
+    while row.status == "waiting" and row.problem is None and time.monotonic() < until:
+        await asyncio.sleep(LOOK_SECONDS)
+        row = await kept.delivery(row.delivery_id) or row
+    return row
+
+
+async def deliveries(
+    scope: Scope,
+    store: OperationsStore,
+    *,
+    status: str | None = None,
+    job_id: str | None = None,
+    webhook: str | None = None,
+    limit: int = PAGE_LENGTH,
+    after: str | None = None,
+) -> DeliveryPage:
+    """One page of what is sent to receivers, newest first; `after` is the cursor of the page before."""
+    if status is not None and status not in STATUSES:
+        raise InvalidInput(f"'{cut(status)}' is not a status of a delivery.", remedy=f"Use: {', '.join(STATUSES)}")
+    receiver = f"webhook:{webhook}" if webhook is not None else None
+    found = await _of(scope, store).deliveries(
+        DeliveryFilter(status, _job_id(job_id) if job_id is not None else None, receiver),
+        number_of_cursor(after) if after is not None else None,
+        checked_limit(limit),
+    )
+    return deliveries_view(found, limit)
+
+
+async def redrive(scope: Scope, store: OperationsStore, delivery_id: str) -> Delivery:
+    """Send a dead delivery again, under its id: for three days, like a new one. An ending of the id is enough."""
+    kept = _of(scope, store)
+    known = await _delivery_id(kept, delivery_id)
+    row = await kept.redrive(known, scope.actor)
+    if row is not None:
+        return delivery_view(row)
+    found = await kept.delivery(known)
+    if found is None:
+        raise _no_delivery(delivery_id)
+    raise Refused(f"Delivery {delivery_id} is not dead: it is {found.status}.", instance=delivery_id)
+
+
+def _of(scope: Scope, store: OperationsStore) -> NotificationStore:
+    return store.notifications(scope.tenant, scope.origin)
+
+
+async def _known(kept: NotificationStore, name: str) -> None:
+    if not await kept.webhooks(name):
+        raise _unknown(name)
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound(
+        f"There is no webhook '{cut(name)}'.", remedy=Remedy("List the webhooks with", "webhooks"), instance=cut(name)
+    )
+
+
+def _no_delivery(delivery_id: str) -> NotFound:
+    return NotFound(
+        f"There is no delivery '{cut(delivery_id)}'.",
+        remedy=Remedy("List the deliveries with", "deliveries"),
+        instance=cut(delivery_id),
+    )
+
+
+async def _delivery_id(kept: NotificationStore, text: str) -> str:
+    """The id of a delivery, from its id or from an ending that no other delivery has."""
+    found = await kept.find(text.lower()) if _ENDING.fullmatch(text) else []
+    if not found:
+        raise _no_delivery(text)
+    if len(found) > 1:
+        raise InvalidInput(f"The ids of several deliveries end with '{text}'.", remedy="Use more of the id.")
+    return found[0]
+
+
+def _job_id(text: str) -> str:
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        raise InvalidInput(f"'{cut(text)}' is not the id of a job.") from None

@@ -1,0 +1,79 @@
+"""`holdfast webhooks`, `holdfast deliveries` and `holdfast notify`, as people type them."""
+
+from __future__ import annotations
+
+import json
+
+import psycopg
+import pytest
+
+from tests.cli.conftest import Command
+
+
+def put_dead(url: str, name: str, number: int = 1) -> None:
+    """Dead deliveries to a webhook, as a process that sends leaves them."""
+    with psycopg.connect(url, autocommit=True, options="-c search_path=holdfast") as connection:
+        for _ in range(number):
+            connection.execute(
+                "with o as (insert into outbox (tenant, event, expanded_at) values ('default', 'job_failed', now())"
+                " returning *) insert into deliveries (outbox_id, tenant, kind, receiver, destination, status, tries,"
+                " ended_at, error)"
+                " select o.outbox_id, o.tenant, 'webhook', %(to)s, %(to)s, 'dead', 3, now(), 'it failed' from o",
+                {"to": f"webhook:{name}"},
+            )
+
+
+def test_a_secret_is_all_that_adding_a_webhook_prints_on_stdout(database: Command) -> None:
+    assert "has no webhooks" in database("webhooks").out
+    made = database("webhooks", "add", "portal", "https://portal.example/", "--event", "failed")
+    assert made.code == 0
+    assert made.out.startswith("whsec_") and len(made.out.split()) == 1
+    assert "shown only now" in made.err
+    rotated = database("webhooks", "rotate", "portal")
+    assert rotated.out.startswith("whsec_") and rotated.out != made.out
+    assert "the former one signs too" in rotated.err
+    shown = database("webhooks").out
+    assert "portal" in shown and "job_failed" in shown and "works" in shown and "whsec" not in shown
+    assert database("webhooks", "remove", "portal").code == 0
+    assert database("webhooks", "remove", "portal").code == 5
+
+
+@pytest.mark.parametrize("words", [["add"], ["add", "a"], ["remove"], ["enable"], ["rotate"]])
+def test_what_is_missing_is_named(database: Command, words: list[str]) -> None:
+    refused = database("webhooks", *words)
+    assert refused.code == 2
+    assert "needs" in refused.err
+
+
+def test_dead_deliveries_are_listed_and_sent_again(database: Command, database_url: str) -> None:
+    assert "There is no delivery" in database("deliveries").out
+    database("webhooks", "add", "portal", "https://portal.example/")
+    put_dead(database_url, "portal", 3)
+    put_dead(database_url, "other")
+    listed = database("deliveries")
+    assert "webhook portal" in listed.out and "dead, 3 tries" in listed.out and "it failed" in listed.out
+    assert "holdfast deliveries redrive ID" in listed.err
+    one = database("deliveries", "--webhook", "portal", "--limit", "1", "--json").json
+    (dead,) = one["deliveries"]
+    assert database("deliveries", "redrive", dead["id"][-8:]).out == "1 delivery will be sent again.\n"
+    assert database("deliveries", "redrive", "--webhook", "portal").out == "2 deliveries will be sent again.\n"
+    statuses = [each["status"] for each in database("deliveries", "--json").json["deliveries"]]
+    assert sorted(statuses) == ["dead", "waiting", "waiting", "waiting"]
+    assert database("deliveries", "redrive").code == 2
+    assert database("deliveries", "redrive", dead["id"]).code == 4
+
+
+def test_a_test_says_that_no_process_sends(database: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.cli.deliveries.TEST_SECONDS", 0.1)
+    database("webhooks", "add", "portal", "https://portal.example/")
+    tried = database("notify", "test", "--webhook", "portal")
+    assert (tried.code, tried.out) == (6, "No process has tried it yet.\n")
+    assert "holdfast up" in tried.err
+    assert database("notify", "test").code == 2
+    assert database("notify", "test", "--webhook", "other").code == 5
+
+
+def test_the_secret_of_callbacks_is_shown_once(database: Command) -> None:
+    first, second = database("notify", "rotate"), database("notify", "rotate", "--json")
+    assert first.out.startswith("whsec_")
+    assert json.loads(second.out)["former_secret_until"] is not None

@@ -1,0 +1,215 @@
+"""What people do with webhooks and deliveries, at the database and over HTTP."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+from standardwebhooks.webhooks import Webhook
+
+from holdfast.client import Client
+from holdfast.errors import InvalidInput, NotFound, Refused
+from holdfast.operations.scope import Scope
+from tests.notify.receiver import Receiver
+from tests.notify.stage import Stage
+from tests.running import running
+from tests.service.serving import serving_http
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["database", "http"])
+async def client(request: pytest.FixtureRequest, database_url: str) -> AsyncIterator[Client]:
+    if request.param == "database":
+        async with Client.connect(database_url, Scope(actor="ann@desk")) as opened:
+            yield opened
+        return
+    async with serving_http(database_url) as service:
+        key = await service.key("operator", tenant="default", name="ann@desk")
+        async with Client.connect(service.url, api_key=key) as opened:
+            yield opened
+
+
+async def test_a_webhook_is_made_changed_listed_and_removed(client: Client, stage: Stage) -> None:
+    made = await client.keep_webhook(
+        "portal", "https://portal.example/hooks?token=abc", events=["failed", "node_failed"]
+    )
+    assert made.is_new
+    assert made.secret is not None and made.secret.startswith("whsec_")
+    assert made.webhook.events == ("job_failed", "node_failed")
+    changed = await client.keep_webhook("portal", "https://portal.example/other")
+    assert (changed.is_new, changed.secret, changed.webhook.events) == (False, None, ())
+    await client.keep_webhook("audit", "https://audit.example/")
+    listed = await client.webhooks()
+    assert [(one.name, one.url, one.enabled) for one in listed] == [
+        ("audit", "https://audit.example/", True),
+        ("portal", "https://portal.example/other", True),
+    ]
+    assert (await client.drop_webhook("portal")).name == "portal"
+    with pytest.raises(NotFound, match="There is no webhook 'portal'"):
+        await client.drop_webhook("portal")
+    audited = await stage.sql(
+        "select action, instance, before, after from audit where actor like 'ann%%' order by 1, 2"
+    )
+    assert [row[:2] for row in audited] == [
+        ("webhook.add", "audit"),
+        ("webhook.add", "portal"),
+        ("webhook.change", "portal"),
+        ("webhook.remove", "portal"),
+    ]
+    assert "token" not in str(audited) and "whsec" not in str(audited)
+
+
+async def test_the_query_of_an_address_is_shown_to_no_reader(client: Client) -> None:
+    await client.keep_webhook("portal", "https://portal.example/hooks?token=abc")
+    assert [one.url for one in await client.webhooks()] == ["https://portal.example/hooks?…"]
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "events"),
+    [
+        ("a b", "https://host/", []),
+        ("1a", "https://host/", []),
+        ("x" * 101, "https://host/", []),
+        ("a", "ftp://host/", []),
+        ("a", "https://ann:pw@host/", []),
+        ("a", "https://host/", ["exploded"]),
+    ],
+)
+async def test_what_is_no_webhook_is_refused(client: Client, name: str, url: str, events: list[str]) -> None:
+    with pytest.raises(InvalidInput):
+        await client.keep_webhook(name, url, events=events)
+    assert await client.webhooks() == []
+
+
+async def test_a_new_secret_signs_beside_the_former_one(client: Client, stage: Stage, receiver: Receiver) -> None:
+    first = (await client.keep_webhook("hook", receiver.url, events=["failed"])).secret
+    second = await client.rotate_webhook("hook")
+    assert second.former_secret_until is not None
+    assert (await client.webhooks())[0].former_secret_until == second.former_secret_until
+    await stage.note()
+    await stage.send()
+    (request,) = receiver.requests
+    for secret in (str(first), second.secret):
+        assert Webhook(secret).verify(request.body, request.headers)
+    with pytest.raises(NotFound):
+        await client.rotate_webhook("other")
+
+
+async def test_a_new_secret_of_callbacks_signs_beside_the_former_one(
+    client: Client, stage: Stage, receiver: Receiver
+) -> None:
+    first = await client.rotate_callback_secret()
+    second = await client.rotate_callback_secret()
+    assert first.former_secret_until is None and second.former_secret_until is not None
+    await stage.note(rules=[{"callback": receiver.url}])
+    await stage.send()
+    (request,) = receiver.requests
+    for secret in (first.secret, second.secret):
+        assert Webhook(secret).verify(request.body, request.headers)
+
+
+async def test_a_dead_delivery_is_sent_again_under_its_id(client: Client, stage: Stage, receiver: Receiver) -> None:
+    await client.keep_webhook("hook", receiver.url, events=["failed"])
+    receiver.mode = 410
+    await stage.note()
+    await stage.send()
+    ((dead,), _) = (page := await client.deliveries(status="dead")).deliveries, page.after
+    assert (dead.kind, dead.receiver, dead.event, dead.tries, dead.answer) == ("webhook", "hook", "job_failed", 1, 410)
+    assert (dead.job_id, dead.workflow_id, dead.seq) == (stage.job_id, "maps", 1)
+    assert (await client.webhooks())[0].disabled_reason == "it answered 410"
+    assert (await client.enable_webhook("hook")).enabled
+    with pytest.raises(Refused, match="is not disabled"):
+        await client.enable_webhook("hook")
+    receiver.mode = 200
+    again = await client.redrive(dead.id)
+    assert (again.id, again.status, again.tries) == (dead.id, "waiting", 0)
+    await stage.send()
+    assert receiver.ids == [dead.id, dead.id]
+    with pytest.raises(Refused, match="is not dead: it is sent"):
+        await client.redrive(dead.id)
+    with pytest.raises(NotFound):
+        await client.redrive(str(uuid.uuid4()))
+    with pytest.raises(NotFound):
+        await client.redrive("nothing")
+
+
+async def test_deliveries_are_listed_page_by_page_and_found_by_what_they_are_about(
+    client: Client, stage: Stage, receiver: Receiver
+) -> None:
+    await client.keep_webhook("hook", receiver.url, events=["failed"])
+    other = str(uuid.uuid4())
+    for job_id in (stage.job_id, other, stage.job_id):
+        await stage.note(job_id=job_id, rules=[{"callback": f"{receiver.url}/?token=abc"}])
+    await stage.send()
+    page = await client.deliveries(limit=4)
+    rest = await client.deliveries(limit=4, after=page.after)
+    everything = [*page.deliveries, *rest.deliveries]
+    assert (len(page.deliveries), len(rest.deliveries), rest.after) == (4, 2, None)
+    assert len({one.id for one in everything}) == 6
+    assert [one.seq for one in everything] == [3, 3, 2, 2, 1, 1]
+    assert "token" not in str(everything)
+    assert len((await client.deliveries(job_id=other)).deliveries) == 2
+    assert len((await client.deliveries(webhook="hook", status="sent")).deliveries) == 3
+    assert (await client.deliveries(status="dead")).deliveries == ()
+    with pytest.raises(InvalidInput, match="is not a status of a delivery"):
+        await client.deliveries(status="lost")
+
+
+async def test_a_removed_webhook_leaves_dead_what_waited_for_it(
+    client: Client, stage: Stage, receiver: Receiver
+) -> None:
+    await client.keep_webhook("hook", receiver.url, events=["failed"])
+    receiver.mode = 500
+    await stage.note()
+    await stage.send()
+    await client.drop_webhook("hook")
+    (dead,) = (await client.deliveries()).deliveries
+    assert (dead.status, dead.error) == ("dead", "the webhook was removed")
+
+
+async def test_a_test_goes_through_the_processes_that_send(
+    client: Client, receiver: Receiver, database_url: str
+) -> None:
+    await client.keep_webhook("hook", receiver.url)
+    async with running(database_url, outgoing_allow=("127.0.0.1",)):
+        sent = await client.test_webhook("hook")
+        receiver.mode = 500
+        failed = await client.test_webhook("hook")
+    assert (sent.event, sent.status, sent.answer, sent.job_id) == ("test", "sent", 200, None)
+    assert (failed.status, failed.error) == ("waiting", "it answered 500: well?")
+    assert receiver.requests[0].json["type"] == "test"
+    assert receiver.ids[0] == sent.id
+    with pytest.raises(NotFound):
+        await client.test_webhook("other")
+
+
+async def test_a_test_without_a_process_that_sends_waits_no_longer_than_asked(
+    client: Client, receiver: Receiver
+) -> None:
+    await client.keep_webhook("hook", receiver.url)
+    sent = await client.test_webhook("hook", seconds=0.1)
+    assert (sent.status, sent.tries, sent.error) == ("waiting", 0, None)
+
+
+async def test_nothing_of_another_tenant_is_seen_or_changed(
+    database_url: str, stage: Stage, receiver: Receiver
+) -> None:
+    async with (
+        Client.connect(database_url, Scope("default")) as ours,
+        Client.connect(database_url, Scope("acme")) as other,
+    ):
+        await ours.keep_webhook("hook", receiver.url, events=["failed"])
+        receiver.mode = 410
+        await stage.note()
+        await stage.send()
+        (dead,) = (await ours.deliveries()).deliveries
+        assert (await other.webhooks(), (await other.deliveries()).deliveries) == ([], ())
+        for attempt in (other.drop_webhook, other.enable_webhook, other.rotate_webhook):
+            with pytest.raises(NotFound):
+                await attempt("hook")
+        with pytest.raises(NotFound):
+            await other.redrive(dead.id)
+        await other.keep_webhook("hook", "https://other.example/")
+        assert [one.url for one in await ours.webhooks()] == [receiver.url]
