@@ -21,9 +21,11 @@ from holdfast.metrics_port import MetricsPort
 from holdfast.notify.deciding import Ending
 from holdfast.notify.service import Channel, Notifier
 from holdfast.operations.metrics import Figures, MetricsPage, refuse_without_library
+from holdfast.operations.schedules import prepare
 from holdfast.orchestrator.loop import Orchestrator
 from holdfast.outgoing import Outgoing
 from holdfast.pacing import CrowdingMonitor
+from holdfast.schedules.service import Scheduler
 from holdfast.services import Services, Switchboard
 from holdfast.settings import Settings
 from holdfast.store.installation import PostgresInstallation
@@ -101,6 +103,12 @@ def new_janitor(store: PostgresStore, settings: Settings, meters: Meters | None 
     )
 
 
+def new_scheduler(store: PostgresStore, settings: Settings) -> Scheduler:
+    return Scheduler(
+        store.schedules(), partial(prepare, store), process_name(), lease_seconds=settings.owner_lease_seconds
+    )
+
+
 def new_notifier(store: PostgresStore, settings: Settings) -> Notifier:
     return Notifier(store.notify(), _channels(settings), poll_seconds=min(settings.poll_seconds, NOTIFY_POLL_SECONDS))
 
@@ -153,7 +161,7 @@ def new_services(
     switchboard = Switchboard()
     meters = Meters({*Code, *(registry.codes if registry is not None else ())})
     stores = _Stores(url, open_payloads(settings), store, meters)
-    janitor, notifier, worker = None, None, None
+    janitor = notifier = scheduler = worker = None
     if orchestrate:
         crowding = CrowdingMonitor()
         switchboard.orchestrators += [
@@ -174,8 +182,7 @@ def new_services(
             )
             for number in range(1, orchestrators + 1)
         ]
-        janitor = new_janitor(stores.open("janitor", settings.owner_lease_seconds), settings, meters)
-        notifier = new_notifier(stores.open("notifier", settings.owner_lease_seconds), settings)
+        janitor, notifier, scheduler = _duties(stores, settings, meters, ticks=only_job is None)
     if registry is not None:
         source = stores.open("worker", settings.lease_seconds)
         worker = Worker(
@@ -190,8 +197,21 @@ def new_services(
             output=source.output(),
             meters=meters,
         )
-    listener = Listener(url, {SIGNAL: switchboard.wake_owners, TASK: lambda _: switchboard.tasks.set()})
-    return Services(switchboard, listener, janitor, notifier, worker, stores.closing, meters)
+    listener = _listener(url, switchboard)
+    return Services(switchboard, listener, janitor, notifier, scheduler, worker, stores.closing, meters)
+
+
+def _duties(
+    stores: _Stores, settings: Settings, meters: Meters, *, ticks: bool
+) -> tuple[Janitor, Notifier, Scheduler | None]:
+    """What a process with an orchestrator does beside driving jobs. The schedules share the janitor's connections."""
+    upkeep = stores.open("janitor", settings.owner_lease_seconds)
+    notifier = new_notifier(stores.open("notifier", settings.owner_lease_seconds), settings)
+    return new_janitor(upkeep, settings, meters), notifier, new_scheduler(upkeep, settings) if ticks else None
+
+
+def _listener(url: str, switchboard: Switchboard) -> Listener:
+    return Listener(url, {SIGNAL: switchboard.wake_owners, TASK: lambda _: switchboard.tasks.set()})
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ from holdfast.client_identities import Identities
 from holdfast.client_notifications import Notifications
 from holdfast.client_oversight import Oversight
 from holdfast.client_requests import Requests
+from holdfast.client_schedules import Schedules
 from holdfast.client_streams import Streams
 from holdfast.client_submissions import Submissions, Workflows
 from holdfast.define.definition import Definition
@@ -241,7 +242,18 @@ class _Data(Bound):
 
 
 class Client(
-    _Reads, _Data, Details, Gates, Identities, Notifications, Oversight, Requests, Streams, Submissions, Workflows
+    _Reads,
+    _Data,
+    Details,
+    Gates,
+    Identities,
+    Notifications,
+    Oversight,
+    Requests,
+    Schedules,
+    Streams,
+    Submissions,
+    Workflows,
 ):
     """An asynchronous client of one database, or of one service: `async with Client.connect(url) as client: …`."""
 

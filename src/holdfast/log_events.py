@@ -29,6 +29,7 @@ class Event(NamedTuple):
 
 _ATTEMPT = ("job", "node", "item", "attempt", "handler")
 _JOB = ("job", "workflow", "tenant")
+_TICK = ("schedule", *_JOB)
 _REQUEST = ("request", "method", "path", "actor")
 
 EVENTS: dict[str, Event] = {
@@ -137,6 +138,16 @@ EVENTS: dict[str, Event] = {
         " look. `kind`: the duty; `count`: how many; `since`: when it began or was noted.",
         ("severity", "kind", "job", "node", "count", "since", "action", "item", "reason"),
     ),
+    # Schedules
+    "tick_started": Event(INFO, "A tick of a schedule made a job.", ("tick", *_TICK)),
+    "tick_skipped": Event(
+        INFO,
+        "A tick made no job. `answer`: `skipped`, as the job before it runs; `missed`, as no process was there.",
+        ("tick", "answer", *_TICK),
+    ),
+    "tick_refused": Event(WARNING, "A tick could not make its job; a person must look.", ("tick", "reason", *_TICK)),
+    "schedules_wait": Event(WARNING, "Schedules cannot tick now and are tried again.", ("reason",)),
+    "schedules_failed": Event(ERROR, "A schedule cannot tick. With a traceback, it is a bug.", ("reason",)),
     # The HTTP service
     "request_answered": Event(
         DEBUG,

@@ -1,4 +1,4 @@
-"""The services of one process, woken by each other and by the database: orchestrators with a janitor and a notifier, a
+"""The services of one process, woken by each other and by the database: orchestrators with their duties, a
 worker, or both."""
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from holdfast.janitor.service import Janitor
 from holdfast.meters import Meters, Sample
 from holdfast.notify.service import Notifier
 from holdfast.orchestrator.loop import Orchestrator
+from holdfast.schedules.service import Scheduler
 from holdfast.store.batch import Handover
 from holdfast.store.records import ANYBODY, Lease
 from holdfast.worker.loop import Worker
@@ -72,6 +73,7 @@ class Services:
         listener: Listener,
         janitor: Janitor | None,
         notifier: Notifier | None,
+        scheduler: Scheduler | None,
         worker: Worker | None,
         closing: Sequence[Callable[[], Awaitable[None]]],
         meters: Meters,
@@ -83,7 +85,7 @@ class Services:
         self.worker = worker
         self._listener = listener
         self._janitor = janitor
-        self._notifier = notifier
+        self._duties = {"janitor": janitor, "notifier": notifier, "schedules": scheduler}
         self._closing = closing
         self._stop_worker, self._stop_orchestrator = asyncio.Event(), asyncio.Event()
         self._orchestrating: list[asyncio.Task[None]] = []
@@ -122,12 +124,11 @@ class Services:
             asyncio.create_task(orchestrator.run(self._stop_orchestrator), name="holdfast orchestrator")
             for orchestrator in self.orchestrators
         ]
-        if self._janitor is not None:
-            cleaning = asyncio.create_task(self._janitor.run(self._stop_orchestrator), name="holdfast janitor")
-            self._orchestrating.append(cleaning)
-        if self._notifier is not None:
-            sending = asyncio.create_task(self._notifier.run(self._stop_orchestrator), name="holdfast notifier")
-            self._orchestrating.append(sending)
+        self._orchestrating += [
+            asyncio.create_task(duty.run(self._stop_orchestrator), name=f"holdfast {name}")
+            for name, duty in self._duties.items()
+            if duty is not None
+        ]
         if self.worker is not None:
             self._working = asyncio.create_task(self.worker.run(self._stop_worker), name="holdfast worker")
 

@@ -28,6 +28,7 @@ from holdfast.sync_client_identities import SyncIdentities
 from holdfast.sync_client_notifications import SyncNotifications
 from holdfast.sync_client_oversight import SyncOversight
 from holdfast.sync_client_requests import SyncRequests
+from holdfast.sync_client_schedules import SyncSchedules
 from holdfast.sync_client_streams import SyncStreams
 from holdfast.sync_client_submissions import SyncSubmissions, SyncWorkflows
 from holdfast.views.data import Checkpoint, DataValue, TaskResult
@@ -233,6 +234,7 @@ class SyncClient(
     SyncNotifications,
     SyncOversight,
     SyncRequests,
+    SyncSchedules,
     SyncStreams,
     SyncSubmissions,
     SyncWorkflows,

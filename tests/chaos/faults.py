@@ -440,9 +440,9 @@ BY_COMMAND = {
     for point in POINTS
     if point.startswith(prefix)
 }
-STRUCK_ELSEWHERE = ("probe.", "breaker.", "request.", "api.", "delivery.")
-"""Points that this workload does not reach. tests/test_dependencies.py, tests/cli/test_breakers.py and tests/service
-strike them."""
+STRUCK_ELSEWHERE = ("probe.", "breaker.", "request.", "api.", "delivery.", "tick.")
+"""Points that this workload does not reach. tests/test_dependencies.py, tests/cli/test_breakers.py, tests/service and
+tests/schedules strike them."""
 AT_POINTS = [point for point in POINTS if point not in BY_COMMAND and not point.startswith(STRUCK_ELSEWHERE)]
 FAULTS = [
     *(

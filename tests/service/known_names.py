@@ -41,6 +41,7 @@ MISSING = Things(
         "artifacts/name": "missing.txt",
         "breakers/name": "missing-breaker",
         "limits/name": "key:missing-limit",
+        "schedules/name": "missing-schedule",
         "tenants/name": "missing-tenant",
         "webhooks/name": "missing-webhook",
         "delivery_id": "00000000-0000-4000-8000-000000000000",

@@ -116,6 +116,7 @@ async def make_first(engine: Engine) -> dict[str, str]:
     waiting = await first.submit(load_text(WAITING), key=mark("waits"))
     jobs["waits"] = waiting.job_id
     await first.acknowledge(jobs["fails"], reason=mark("acknowledged"))
+    await first.add_schedule(mark("schedule"), mark("workflow"), cron="0 0 1 1 *", inputs={"what": mark("scheduled")})
     await first.set_limit("tenant", concurrency=7, tenant=FIRST)
     await first.keep_webhook(mark("webhook"), f"https://{mark('receiver')}.example/", events=["job_failed"])
     await first.change_breaker(mark("breaker"), "open", reason=mark("breaker-reason"))
@@ -147,6 +148,7 @@ async def known_things(service: Service, engine: Engine, jobs: dict[str, str]) -
         "artifacts/name": f"{CANARY}-0.txt",
         "breakers/name": mark("breaker"),
         "limits/name": f"key:{mark('limit')}",
+        "schedules/name": mark("schedule"),
         "tenants/name": FIRST,
         "webhooks/name": mark("webhook"),
         "delivery_id": sent.id,

@@ -14,7 +14,19 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.models import CommandInfo
 
-from holdfast.cli.commands import data, files, gates, installation, notify, overview, reading, run, service, verbs
+from holdfast.cli.commands import (
+    data,
+    files,
+    gates,
+    installation,
+    notify,
+    overview,
+    reading,
+    run,
+    schedules,
+    service,
+    verbs,
+)
 from holdfast.cli.options import APPS, ASKED, WIDEST_HELP, GroupedCommands
 from holdfast.cli.problems import report
 from holdfast.cli.streams import answer, close_streams, open_streams
@@ -33,7 +45,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST_HELP},
 )
 
-for part in (run, service, reading, data, overview, verbs, gates, notify, files, installation):
+for part in (run, service, reading, data, overview, verbs, gates, notify, schedules, files, installation):
     # In the order in which the help lists them.
     app.registered_commands += part.commands.registered_commands
 

@@ -82,6 +82,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "holdfast limits set queue:heavy --concurrency 2",
         "holdfast limits set tenant --backlog 100 --tenant acme",
     ),
+    "schedules": (
+        "holdfast schedules",
+        "holdfast schedules add night sales --cron '0 2 * * *' --time-zone Africa/Kigali",
+        "holdfast schedules trigger night",
+    ),
     "init": ("holdfast init my-project",),
     "validate": ("holdfast validate workflow.yaml", "holdfast validate workflows/*.yaml --handlers handlers"),
     "graph": ("holdfast graph workflow.yaml", "holdfast graph workflow.yaml --format svg > workflow.svg"),

@@ -25,6 +25,7 @@ from holdfast.operations.looks import CorrectingLook, PlanningLook
 from holdfast.operations.notify_ports import HasNotifications
 from holdfast.operations.oversight_ports import FigureStore, OversightStore
 from holdfast.operations.request_ports import RequestStore
+from holdfast.operations.schedule_ports import HasSchedules
 from holdfast.operations.stream_ports import StreamStore
 from holdfast.operations.work_ports import WorkStore
 from holdfast.sql_files import Migration
@@ -180,7 +181,7 @@ class DefaultsStore(Protocol):
         ...
 
 
-class OperationsStore(HasNotifications, SubmissionStore, WorkStore, Protocol):
+class OperationsStore(HasNotifications, HasSchedules, SubmissionStore, WorkStore, Protocol):
     """All that operations ask of a database whose schema is current."""
 
     @property

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -143,6 +144,12 @@ def new_job(
         request_id=request_id,
         traceparent=traceparent,
     )
+
+
+def of_tick(job: NewJob, schedule_id: str, tick: datetime) -> NewJob:
+    """The job of a tick: no submission is the same."""
+    name = f"schedule\n{schedule_id}\n{tick.isoformat()}"
+    return job._replace(identity=_identity(job.tenant, job.workflow_id, name))
 
 
 def identity_of_key(tenant: str, workflow_id: str, key: str) -> str:

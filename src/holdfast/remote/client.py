@@ -16,6 +16,7 @@ from holdfast.remote.gates import RemoteGates
 from holdfast.remote.not_yet import refuse_the_rest
 from holdfast.remote.notifications import RemoteNotifications
 from holdfast.remote.oversight import RemoteOversight
+from holdfast.remote.schedules import RemoteSchedules
 from holdfast.remote.verbs import RemoteVerbs
 from holdfast.remote.workflows import RemoteWorkflows
 from holdfast.service_address import KEY_REMEDY, checked_key, checked_url
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
 
 @refuse_the_rest
-class RemoteClient(RemoteNotifications, RemoteOversight, RemoteVerbs, RemoteData, RemoteGates, RemoteWorkflows, Client):
+class RemoteClient(
+    RemoteNotifications, RemoteOversight, RemoteVerbs, RemoteData, RemoteGates, RemoteSchedules, RemoteWorkflows, Client
+):
     """A client of one service: the methods of `Client`, with the same answers and the same errors."""
 
 

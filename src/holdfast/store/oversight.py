@@ -22,6 +22,7 @@ class PostgresOversight(PostgresReader):
         found = await self._records(CauseRow, "attention_to_ended_jobs", walk=WALK, limit=SHOWN)
         found += await self._records(CauseRow, "attention_to_open_jobs", patience=PATIENCE_SECONDS, limit=SHOWN)
         found += await self._records(CauseRow, "attention_to_signals", patience=PATIENCE_SECONDS, limit=SHOWN)
+        found += await self._records(CauseRow, "attention_to_schedules", limit=SHOWN)
         found += await self._records(CauseRow, "attention_to_alerts", everything=everything, limit=SHOWN)
         return found
 

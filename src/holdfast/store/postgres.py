@@ -24,6 +24,7 @@ from holdfast.store.payloads import Payloads
 from holdfast.store.pruning import PostgresPruning
 from holdfast.store.reading import PostgresReadStore
 from holdfast.store.requests import PostgresRequests
+from holdfast.store.schedules import PostgresSchedules
 from holdfast.store.streams import PostgresStreams
 from holdfast.store.submissions import PostgresSubmissions
 from holdfast.store.task_source import PostgresTaskSource
@@ -91,6 +92,9 @@ class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
 
     def defaults(self, origin: Origin = NOWHERE) -> PostgresDefaults:
         return PostgresDefaults(self, origin)
+
+    def schedules(self, origin: Origin = NOWHERE) -> PostgresSchedules:
+        return PostgresSchedules(self, origin)
 
     def audit(self) -> PostgresAudit:
         return PostgresAudit(self)

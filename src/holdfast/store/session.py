@@ -69,6 +69,10 @@ class PostgresSession:
         """All of them, when it is not known whose signals these are."""
         await self._exchange("main", signalled([]))
 
+    async def wake(self, owners: Iterable[int]) -> None:
+        """The orchestrators that signals wait for, after their commit."""
+        await self._exchange("main", signalled(owners))
+
     async def notify_workers(self) -> None:
         await failpoint.hit("notify.before")
         await self._exchange("main", (b"notify holdfast_task", {}))

@@ -68,7 +68,7 @@ class PostgresSubmissions(PostgresSession):
             known |= found
             left = [job for job in left if _is_open(job, found.get((job.tenant, job.identity)))]
             # Where none is full the limit was lifted, the job was pruned, or its number was taken, in between.
-            full = [refusal for tenant in {job.tenant for job in left} for refusal in await self._full(tenant)]
+            full = [refusal for tenant in {job.tenant for job in left} for refusal in await self.full_backlog(tenant)]
             by_tenant = {refusal.instance: refusal for refusal in full}
             refused |= {job.job_id: by_tenant[job.tenant] for job in left if job.tenant in by_tenant}
             left = [job for job in left if job.tenant not in by_tenant]
@@ -76,59 +76,23 @@ class PostgresSubmissions(PostgresSession):
 
     async def _insert_jobs(self, jobs: Sequence[NewJob]) -> dict[str, int]:
         """The jobs that could be made, each with its run."""
-        # Many jobs of one tenant and definition send it once.
-        different = list({(j.tenant, j.definition_hash): j for j in jobs}.values())
-        definitions = {
-            "definition_hash": plain(j.definition_hash for j in different),
-            "tenant": texts(j.tenant for j in different),
-            "workflow_id": texts(j.workflow_id for j in different),
-            "version": texts(j.version for j in different),
-            "definition": jsons(j.definition for j in different),
-        }
-        rows = {
-            "job_id": plain(j.job_id for j in jobs),
-            "tenant": texts(j.tenant for j in jobs),
-            "workflow_id": texts(j.workflow_id for j in jobs),
-            "version": texts(j.version for j in jobs),
-            "definition_hash": plain(j.pinned_hash for j in jobs),
-            "identity": plain(j.identity for j in jobs),
-            "body_hash": plain(j.body_hash for j in jobs),
-            "inputs": jsons(j.inputs for j in jobs),
-            "priority": plain(j.priority for j in jobs),
-            "force": plain(j.force for j in jobs),
-            # Null stands for jobs without labels, however many there are.
-            "labels": jsons(j.labels for j in jobs) if any(j.labels for j in jobs) else None,
-            # The same for marks.
-            "correlation_id": _texts_or_null([j.correlation_id for j in jobs]),
-            "callback_url": _texts_or_null([j.callback_url for j in jobs]),
-            "submitter": _texts_or_null([j.submitter for j in jobs]),
-            "notify": jsons(j.notify for j in jobs) if any(j.notify for j in jobs) else None,
-            "request_id": _texts_or_null([j.request_id for j in jobs]),
-            "traceparent": _texts_or_null([j.traceparent for j in jobs]),
-            # Null stands for jobs that take any defaults.
-            "defaults_mark": texts(j.defaults_mark for j in jobs),
-        }
-        more = [*_external_ids(jobs), *_sources(jobs)]
+        statements, place = insertion(jobs)
         await failpoint.hit("submit.before")
         answers = await self._exchange(
             "submit",
-            (query("register_definitions"), definitions),
-            *_resolved(jobs),
-            (query("take_backlog_turn"), {"tenant": rows["tenant"]}),
-            (query("submit_jobs"), rows),
-            *more,
+            *statements,
             SYNC,
             signalled([ANYBODY]),
         )
-        submitted = answers[-2 - len(more)]
+        submitted = answers[place]
         await failpoint.hit("submit.after_commit")
         runs = {row["job_id"]: row["run"] for row in by_name(submitted)}
         if None in runs:
-            await self._learn_defaults(jobs)
+            await self.learn_defaults(jobs)
             raise DefaultsChanged("the defaults have changed since the definitions were resolved")
         return runs
 
-    async def _full(self, tenant: str) -> list[BacklogFull]:
+    async def full_backlog(self, tenant: str) -> list[BacklogFull]:
         """The refusal of a tenant whose backlog is full; nothing for others."""
         rows = await self._fetch("backlog_of", tenant=tenant)
         return [_backlog_full(tenant, **row) for row in rows if row["open_jobs"] >= row["backlog"]]
@@ -158,7 +122,7 @@ class PostgresSubmissions(PostgresSession):
         """The defaults of a tenant, as far as this process knows. `submit` refuses others."""
         return self._defaults.get(tenant, KnownDefaults())
 
-    async def _learn_defaults(self, jobs: Sequence[NewJob]) -> None:
+    async def learn_defaults(self, jobs: Sequence[NewJob]) -> None:
         tenants = {job.tenant for job in jobs}
         (answer,) = await self._exchange("submit", (query("known_defaults"), {"tenant": texts(tenants)}))
         self._defaults |= dict.fromkeys(tenants, KnownDefaults())
@@ -256,6 +220,48 @@ class PostgresSubmissions(PostgresSession):
         """What the owner answered to a signal, of that tenant if one is named; None while it has not."""
         answers = records(SignalAnswer, await self._answer("answer", signal_id=signal_id, tenant=tenant))
         return answers[0]._replace(remedy=remedy_of(answers[0].remedy)) if answers else None
+
+
+def insertion(jobs: Sequence[NewJob]) -> tuple[list[Statement], int]:
+    """The statements of one transaction that insert jobs, and which of them answers with their runs."""
+    # Many jobs of one tenant and definition send it once.
+    different = list({(j.tenant, j.definition_hash): j for j in jobs}.values())
+    definitions = {
+        "definition_hash": plain(j.definition_hash for j in different),
+        "tenant": texts(j.tenant for j in different),
+        "workflow_id": texts(j.workflow_id for j in different),
+        "version": texts(j.version for j in different),
+        "definition": jsons(j.definition for j in different),
+    }
+    rows = {
+        "job_id": plain(j.job_id for j in jobs),
+        "tenant": texts(j.tenant for j in jobs),
+        "workflow_id": texts(j.workflow_id for j in jobs),
+        "version": texts(j.version for j in jobs),
+        "definition_hash": plain(j.pinned_hash for j in jobs),
+        "identity": plain(j.identity for j in jobs),
+        "body_hash": plain(j.body_hash for j in jobs),
+        "inputs": jsons(j.inputs for j in jobs),
+        "priority": plain(j.priority for j in jobs),
+        "force": plain(j.force for j in jobs),
+        # Null stands for jobs without labels, however many there are.
+        "labels": jsons(j.labels for j in jobs) if any(j.labels for j in jobs) else None,
+        # The same for marks.
+        "correlation_id": _texts_or_null([j.correlation_id for j in jobs]),
+        "callback_url": _texts_or_null([j.callback_url for j in jobs]),
+        "submitter": _texts_or_null([j.submitter for j in jobs]),
+        "notify": jsons(j.notify for j in jobs) if any(j.notify for j in jobs) else None,
+        "request_id": _texts_or_null([j.request_id for j in jobs]),
+        "traceparent": _texts_or_null([j.traceparent for j in jobs]),
+        # Null stands for jobs that take any defaults.
+        "defaults_mark": texts(j.defaults_mark for j in jobs),
+    }
+    first: list[Statement] = [
+        (query("register_definitions"), definitions),
+        *_resolved(jobs),
+        (query("take_backlog_turn"), {"tenant": rows["tenant"]}),
+    ]
+    return [*first, (query("submit_jobs"), rows), *_external_ids(jobs), *_sources(jobs)], len(first)
 
 
 def _backlog_full(tenant: str, *, backlog: int, open_jobs: int) -> BacklogFull:

@@ -34,12 +34,13 @@ class Concern:
     """`error`, `warning` or `info`."""
     cause: str
     """`job_failed`, `job_partial`, `job_paused`, `job_held`, `set_aside`, `owner_gone`, `unanswered`, `breaker_open`,
-    `queue_paused`, `no_worker_for_queue`, `no_worker_for_handler` or `janitor_alert`."""
+    `queue_paused`, `no_worker_for_queue`, `no_worker_for_handler`, `schedule_failed`, `schedule_left_file` or
+    `janitor_alert`."""
     count: int
     """How many jobs, tasks or alerts; of a breaker or a queue, how many tasks wait behind it."""
     since: datetime
     instance: str | None
-    """A job as an example, or the breaker or the queue itself."""
+    """A job as an example, or the breaker, the queue or the schedule itself."""
     workflow_id: str | None
     details: str
     remedy: NextStep | None
@@ -47,6 +48,7 @@ class Concern:
 
 _SEVERITY = {
     "job_failed": Severity.ERROR,
+    "schedule_failed": Severity.ERROR,
     "set_aside": Severity.ERROR,
     "owner_gone": Severity.ERROR,
     "janitor_alert": Severity.ERROR,
@@ -124,6 +126,12 @@ def _remedy(row: CauseRow) -> NextStep | None:
         case "job_held":
             close = Remedy("If the dependency works again, close the breaker with", "breakers", "close", row.text)
             return _step(close, "POST", f"/breakers/{row.text}/close")
+        case "schedule_failed":
+            again = Remedy("Correct the cause, then let it tick with", "schedules", flags=("trigger", job or ""))
+            return _step(again, "POST", f"/schedules/{job}/trigger")
+        case "schedule_left_file":
+            remove = Remedy("If it is no longer needed, remove it with", "schedules", flags=("remove", job or ""))
+            return _step(remove, "DELETE", f"/schedules/{job}")
         case "set_aside" | "janitor_alert":
             if job is None:
                 return _step(Remedy("See what the janitor has found with", "janitor"), "GET", "/janitor/actions")

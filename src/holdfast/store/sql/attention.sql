@@ -80,6 +80,17 @@ with found as (
 )
 select {{attention_columns}} from found order by since limit %(limit)s;
 
+-- name: attention_to_schedules
+-- Schedules whose last tick made no job, and those that have left the file of their workflow.
+with found as (
+    select case when s.problem is not null then 'schedule_failed' else 'schedule_left_file' end as cause, 1 as number,
+        case when s.problem is not null then coalesce(s.last_tick, s.changed_at) else s.paused_at end as since,
+        s.name as instance, s.workflow_id, coalesce(s.problem, s.pause_reason) as text
+    from schedules s
+    where s.tenant = %(tenant)s and (s.problem is not null or (s.source = 'left_file' and s.paused_at is not null))
+)
+select {{attention_columns}} from found order by since limit %(limit)s;
+
 -- name: paused_jobs
 -- The paused jobs of a tenant, by workflow: how many, since when, and by whom.
 select j.workflow_id, count(*) as jobs, to_timestamp(min((h.hold ->> 'since')::float8)) as since,
