@@ -60,6 +60,8 @@ class ClaimedTask:
     tenant: str
     correlation_id: str | None
     external_ids: Any
+    traceparent: str | None
+    """The place of the task in the trace of its job: the span of an attempt lies below it."""
     checkpoint_seq: int
     """The number of the last checkpoint; the next one has the next number."""
     suspect: bool
