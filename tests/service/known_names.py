@@ -49,6 +49,7 @@ MISSING = Things(
         "pause_id": "workflow:missing-workflow",
         "collection_id": "missing-collection",
         "prefix": "hf_00000000",
+        "payload/sha256": "0" * 64,
     },
     query={
         "workflow": ["missing-workflow"],

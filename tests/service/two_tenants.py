@@ -156,6 +156,7 @@ async def known_things(service: Service, engine: Engine, jobs: dict[str, str]) -
         "pause_id": f"workflow:{mark('workflow')}",
         "collection_id": mark("collection"),
         "prefix": key.details.prefix,
+        "payload/sha256": digest,
     }
     query = {
         "workflow": [mark("workflow")],

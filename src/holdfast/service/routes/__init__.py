@@ -29,6 +29,7 @@ from holdfast.service.routes import (
     tenants,
     verbs,
     worker,
+    worker_data,
     workflows,
 )
 from holdfast.service.table import RouteTable
@@ -61,6 +62,7 @@ def all_tables(prefix: str) -> list[tuple[RouteTable, str]]:
         signals,
         defaults,
         worker,
+        worker_data,
     )
     own = [(module.table, prefix) for module in modules]
     return [(health.table, ""), (front.table, ""), *own, (short.stage_table, prefix), (short.table, short.PREFIX)]
