@@ -40,6 +40,7 @@ MISSING = Things(
         "item": "0",
         "artifacts/name": "missing.txt",
         "breakers/name": "missing-breaker",
+        "commands/name": "missing-command",
         "limits/name": "key:missing-limit",
         "schedules/name": "missing-schedule",
         "tenants/name": "missing-tenant",

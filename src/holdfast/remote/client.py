@@ -11,6 +11,7 @@ from holdfast.define.gates import DEFAULT_TENANT
 from holdfast.errors import Forbidden, Unauthenticated, Unusable
 from holdfast.operations.identity import EVERY_TENANT
 from holdfast.operations.scope import Scope
+from holdfast.remote.commands import RemoteCommands
 from holdfast.remote.data import RemoteData
 from holdfast.remote.gates import RemoteGates
 from holdfast.remote.not_yet import refuse_the_rest
@@ -29,7 +30,15 @@ if TYPE_CHECKING:
 
 @refuse_the_rest
 class RemoteClient(
-    RemoteNotifications, RemoteOversight, RemoteVerbs, RemoteData, RemoteGates, RemoteSchedules, RemoteWorkflows, Client
+    RemoteCommands,
+    RemoteNotifications,
+    RemoteOversight,
+    RemoteVerbs,
+    RemoteData,
+    RemoteGates,
+    RemoteSchedules,
+    RemoteWorkflows,
+    Client,
 ):
     """A client of one service: the methods of `Client`, with the same answers and the same errors."""
 
