@@ -67,7 +67,8 @@ class KnownJobs:
 
     async def _learn_definitions(self, job_ids: Iterable[str]) -> None:
         for definition_hash in {self._facts[job_id].definition_hash for job_id in job_ids if job_id in self._facts}:
-            if definition_hash in self._definitions:
+            # A worker without a database gets what it needs with the task.
+            if not definition_hash or definition_hash in self._definitions:
                 continue
             if len(self._definitions) >= KNOWN_DEFINITIONS:
                 needed = {facts.definition_hash for facts in self._facts.values()}
