@@ -271,20 +271,24 @@ class _NoListener:
 
 @asynccontextmanager
 async def serving_metrics(
-    url: str, settings: Settings, meters: Meters, is_ready: Callable[[], bool] = lambda: True
+    url: str | None, settings: Settings, meters: Meters, is_ready: Callable[[], bool] = lambda: True
 ) -> AsyncIterator[MetricsPort | None]:
-    """The port of metrics, if the settings name one. Its reads have a connection of their own."""
+    """The port of metrics, if the settings name one. Its reads have a connection of their own.
+
+    Without the URL of a database, what the process itself counts is there.
+    """
     if settings.metrics_port is None:
         yield None
         return
     refuse_without_library()
-    store = PostgresStore(url, "holdfast metrics")
-    page = MetricsPage(meters, Figures(store.figures))
+    store = PostgresStore(url, "holdfast metrics") if url is not None else None
+    page = MetricsPage(meters, Figures(store.figures) if store is not None else None)
     try:
         async with MetricsPort(page, settings.metrics_host, settings.metrics_port, is_ready) as port:
             yield port
     finally:
-        await store.close()
+        if store is not None:
+            await store.close()
 
 
 def new_web_server(url: str, settings: Settings, meters: Meters | None = None) -> tuple[WebServer, PostgresStore]:
