@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ from holdfast.store.records import ANYBODY
 from holdfast.store.renewal import Renewal, renewal_statements
 from holdfast.worker.loop import Worker
 from holdfast.worker.options import WorkerOptions
+from holdfast.worker.ports import OpenRenewal
 from holdfast.worker.pulse import Pulse
 from holdfast.worker.workdir import Workplace
 
@@ -54,18 +56,22 @@ def process_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def _new_pulse(url: str, settings: Settings) -> Pulse:
+def _new_pulse(open_renewal: OpenRenewal, settings: Settings, options: WorkerOptions) -> Pulse:
     return Pulse(
-        partial(Renewal, url, settings.lease_seconds, renewal_statements()),
-        lease_seconds=settings.lease_seconds,
-        renew_seconds=settings.renew_seconds,
+        open_renewal,
+        lease_seconds=options.lease_seconds,
+        renew_seconds=options.renew_seconds,
         grace_seconds=settings.grace_seconds,
         hang_seconds=settings.hang_seconds,
     )
 
 
+def _renewal(url: str, settings: Settings) -> OpenRenewal:
+    return partial(Renewal, url, settings.lease_seconds, renewal_statements())
+
+
 def _worker_options(
-    url: str, settings: Settings, queues: Sequence[str] | None, concurrency: int | None
+    url: str | None, settings: Settings, queues: Sequence[str] | None, concurrency: int | None
 ) -> WorkerOptions:
     return WorkerOptions(
         name=process_name(),
@@ -188,12 +194,12 @@ def new_services(
         worker = Worker(
             source,
             registry,
-            _worker_options(url, settings, queues, concurrency),
+            options := _worker_options(url, settings, queues, concurrency),
             wake=switchboard.tasks,
             payloads=stores.payloads,
             workplace=Workplace(settings.home / "work"),
             shortcut=switchboard.hand_over if orchestrate else None,
-            pulse=_new_pulse(url, settings) if pulse else None,
+            pulse=_new_pulse(_renewal(url, settings), settings, options) if pulse else None,
             output=source.output(),
             meters=meters,
         )
@@ -214,22 +220,75 @@ def _listener(url: str, switchboard: Switchboard) -> Listener:
     return Listener(url, {SIGNAL: switchboard.wake_owners, TASK: lambda _: switchboard.tasks.set()})
 
 
+def new_worker_over_http(
+    url: str,
+    key: str | None,
+    settings: Settings,
+    registry: Registry,
+    *,
+    queues: Sequence[str] | None = None,
+    concurrency: int | None = None,
+    pulse: bool = False,
+) -> Services:
+    """A worker alone, without a database. It must have no handler that needs one."""
+    # Imported late: the library for HTTP is an extra.
+    from holdfast.remote.objects import RemoteObjects
+    from holdfast.remote.renewal import RemoteRenewal
+    from holdfast.remote.task_source import LONGEST_LEASE_SECONDS, RemoteTaskSource
+
+    switchboard, meters = Switchboard(), Meters({*Code, *registry.codes})
+    source = RemoteTaskSource(url, key, wake=switchboard.tasks.set, wait_seconds=settings.poll_seconds)
+    objects = RemoteObjects(url, key, source.tokens.of_job)
+    options = _worker_options(None, settings, queues, concurrency)
+    lease_seconds = min(options.lease_seconds, LONGEST_LEASE_SECONDS)
+    options = replace(options, lease_seconds=lease_seconds, renew_seconds=min(options.renew_seconds, lease_seconds / 3))
+    worker = Worker(
+        source,
+        registry,
+        options,
+        wake=switchboard.tasks,
+        payloads=Payloads(objects, settings.payload_inline_bytes, settings.payload_limit_bytes),
+        workplace=Workplace(settings.home / "work"),
+        pulse=_new_pulse(partial(RemoteRenewal, url, key, lease_seconds), settings, options) if pulse else None,
+        output=source,
+        meters=meters,
+    )
+
+    async def close() -> None:
+        await source.close()
+        objects.close()
+
+    return Services(switchboard, _NoListener(), None, None, None, worker, [close], meters)
+
+
+class _NoListener:
+    """Work is announced by the answer to a claim that waits."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
 @asynccontextmanager
 async def serving_metrics(
-    url: str, settings: Settings, meters: Meters, is_ready: Callable[[], bool] = lambda: True
+    url: str | None, settings: Settings, meters: Meters, is_ready: Callable[[], bool] = lambda: True
 ) -> AsyncIterator[MetricsPort | None]:
-    """The port of metrics, if the settings name one. Its reads have a connection of their own."""
+    """The port of metrics, if the settings name one. Its reads have a connection of their own.
+
+    Without the URL of a database, what the process itself counts is there.
+    """
     if settings.metrics_port is None:
         yield None
         return
     refuse_without_library()
-    store = PostgresStore(url, "holdfast metrics")
-    page = MetricsPage(meters, Figures(store.figures))
+    store = PostgresStore(url, "holdfast metrics") if url is not None else None
+    page = MetricsPage(meters, Figures(store.figures) if store is not None else None)
     try:
         async with MetricsPort(page, settings.metrics_host, settings.metrics_port, is_ready) as port:
             yield port
     finally:
-        await store.close()
+        if store is not None:
+            await store.close()
 
 
 def new_web_server(url: str, settings: Settings, meters: Meters | None = None) -> tuple[WebServer, PostgresStore]:
@@ -251,6 +310,8 @@ def new_web_server(url: str, settings: Settings, meters: Meters | None = None) -
         meters=meters or Meters(Code),
         allow_bootstrap=settings.allow_bootstrap,
         open_installation=partial(_installation, url),
+        upload_limit_bytes=settings.upload_limit_bytes,
+        uploads=settings.home / "uploads",
         open_listener=lambda tell: Listener(url, {TASK: tell}),
     )
     state.meters.watch(store.connections.gauges)

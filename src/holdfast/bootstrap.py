@@ -76,6 +76,17 @@ async def open_client(settings: Settings, *, migrate: bool = False) -> AsyncIter
         yield Client(store, Scope(settings.tenant))
 
 
+async def worker_place(settings: Settings) -> tuple[str, str | None]:
+    """The configured service and the key for a worker. A key that may not work there is refused."""
+    assert settings.url is not None
+    url, key = checked_url(settings.url), api_key(settings)
+    # Imported late: the library for HTTP is an extra.
+    from holdfast.remote.client import refuse_without_work
+
+    await refuse_without_work(url, key)
+    return url, key
+
+
 @asynccontextmanager
 async def open_installation(settings: Settings) -> AsyncIterator[PostgresInstallation]:
     """The database itself, as it is: there may be no schema yet."""

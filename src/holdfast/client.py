@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from holdfast.client_commands import Commands
 from holdfast.client_details import Details
 from holdfast.client_gates import Bound, Gates
 from holdfast.client_identities import Identities
@@ -245,6 +246,7 @@ class _Data(Bound):
 class Client(
     _Reads,
     _Data,
+    Commands,
     Details,
     Gates,
     Identities,

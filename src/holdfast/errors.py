@@ -228,6 +228,11 @@ class WorkerGone(Refused):
     title = "The worker's lease has ended"
 
 
+class LeaseEnded(Refused):
+    code = "LEASE_ENDED"
+    title = "The lease is not held"
+
+
 class QueueRefused(Refused):
     code = "QUEUE_REFUSED"
     title = "The tenant may not use this queue"

@@ -160,7 +160,12 @@ EVENTS: dict[str, Event] = {
         (*_REQUEST, "reason"),
     ),
     "streams_ended": Event(ERROR, "The streams of events ended by a bug; listeners come again.", ("reason",)),
-    "app_left_out": Event(ERROR, "The routes of an app cannot be served; all others are.", ("app", "reason")),
+    "app_left_out": Event(
+        ERROR, "The routes or the commands of an app cannot be used; all others are.", ("app", "reason")
+    ),
+    "command_failed": Event(
+        ERROR, "A direct command raised, or returned what it does not declare.", ("command", "request")
+    ),
     # The store
     "payload_unavailable": Event(WARNING, "A large value cannot be read or written now.", ("reason",)),
     "payloads_left_behind": Event(

@@ -107,6 +107,7 @@ class Settings(BaseModel):
     api_connections: int = Field(1000, ge=1, le=100_000)
     api_readers: int = Field(8, ge=1, le=100)
     body_limit_bytes: int = Field(8 * 1024 * 1024, ge=1024, le=1 << 30)
+    upload_limit_bytes: int = Field(16 << 30, ge=1024, le=1 << 50)
     log_level: str | None = Field(None, pattern="(?i)^(debug|info|warning|error|critical)$")
     """None: `info` for services, `warning` for other commands."""
     log_format: str = Field("text", pattern="^(text|console|json)$")

@@ -22,6 +22,7 @@ from holdfast.operations.submitting import Submission
 from holdfast.operations.verbs import ANSWER_SECONDS, Plan, VerbRequest, VerbResult
 from holdfast.private_loop import PrivateLoop
 from holdfast.store.records import NewJob, SignalAnswer
+from holdfast.sync_client_commands import SyncCommands
 from holdfast.sync_client_details import SyncDetails
 from holdfast.sync_client_gates import Face, SyncGates
 from holdfast.sync_client_identities import SyncIdentities
@@ -228,6 +229,7 @@ class _Data(Face):
 class SyncClient(
     _Reads,
     _Data,
+    SyncCommands,
     SyncDetails,
     SyncGates,
     SyncIdentities,

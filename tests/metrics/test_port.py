@@ -12,6 +12,7 @@ import pytest
 
 from holdfast.assembly import serving_metrics
 from holdfast.errors import Unusable
+from holdfast.meters import Meters
 from holdfast.metrics_port import CONNECTIONS
 from holdfast.settings import Settings
 from tests.metrics.scraping import Scrape
@@ -56,6 +57,18 @@ async def test_a_worker_that_has_not_registered_is_alive_and_not_ready(database_
             assert (await client.get("/livez")).status_code == 200
             answer = await client.get("/readyz")
             assert (answer.status_code, answer.text) == (503, "The services have not begun their work.\n")
+
+
+async def test_a_process_without_a_database_shows_what_it_has_counted() -> None:
+    meters = Meters()
+    meters.count("attempts", "completed", "")
+    async with serving_metrics(None, Settings(home=HOME, metrics_port=0), meters) as metrics:
+        assert metrics is not None
+        async with httpx2.AsyncClient(base_url=metrics.url) as client:
+            page = Scrape((await client.get("/metrics")).text)
+            assert page.value("holdfast_attempts_total", outcome="completed", code="") == 1
+            assert "holdfast_database_up" not in page.names
+            assert (await client.get("/readyz")).status_code == 200
 
 
 async def test_a_connection_that_says_nothing_or_nonsense_holds_up_no_other(database_url: str) -> None:

@@ -20,9 +20,10 @@ from holdfast.operations.scope import Scope
 from tests.chaos.fleet import Process
 from tests.conftest import eventually
 from tests.metrics.collector import Collector, Seen, collecting
-from tests.running import Engine, client_of, registry, running
+from tests.running import Engine, client_of, registry, running, serving
 from tests.service.processes import api_process
 from tests.service.serving import API, serving_http
+from tests.service.working import done, plain_worker
 
 pytestmark = pytest.mark.anyio
 
@@ -201,6 +202,26 @@ async def test_a_program_with_a_trace_of_its_own_is_the_parent(database_url: str
             async with Client.connect(service.url, api_key=key) as remote:
                 jobs.append((await remote.submit(definition, key="by the service")).job_id)
         assert [await traceparent_of(engine, job_id) for job_id in jobs] == [expected] * 3
+
+
+async def test_a_worker_over_http_gets_the_place_of_its_task(database_url: str, traced: Collector) -> None:
+    async with (
+        client_of(database_url) as engine,
+        serving(database_url, work=False),
+        serving_http(database_url) as service,
+    ):
+        worker = await plain_worker(service)
+        job_id = await engine.submit("workflow_id: w\nnodes: {a: {handler: work}}")
+        (task,) = await worker.claim(wait_seconds=20)
+        place = tracing.Place.parse(task["traceparent"])
+        assert place is not None
+        await worker.report(done(task))
+        await engine.finished(job_id)
+    tracing.stop()
+    (span,) = traced.named("task")
+    assert (f"{place.trace_id:032x}", f"{place.span_id:016x}") == (span.trace_id, span.span_id)
+    # A worker of ours that gets it as the place of the job comes to the same span.
+    assert place.of_task(job_id, "a", -1, 1) == place
 
 
 async def test_a_trace_that_is_not_sampled_is_kept_and_not_sent(database_url: str, traced: Collector) -> None:

@@ -40,6 +40,7 @@ MISSING = Things(
         "item": "0",
         "artifacts/name": "missing.txt",
         "breakers/name": "missing-breaker",
+        "commands/name": "missing-command",
         "limits/name": "key:missing-limit",
         "schedules/name": "missing-schedule",
         "tenants/name": "missing-tenant",
@@ -49,6 +50,7 @@ MISSING = Things(
         "pause_id": "workflow:missing-workflow",
         "collection_id": "missing-collection",
         "prefix": "hf_00000000",
+        "payload/sha256": "0" * 64,
     },
     query={
         "workflow": ["missing-workflow"],

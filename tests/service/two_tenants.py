@@ -147,6 +147,8 @@ async def known_things(service: Service, engine: Engine, jobs: dict[str, str]) -
         "item": "0",
         "artifacts/name": f"{CANARY}-0.txt",
         "breakers/name": mark("breaker"),
+        # Commands belong to no tenant: this one exists for none.
+        "commands/name": mark("command"),
         "limits/name": f"key:{mark('limit')}",
         "schedules/name": mark("schedule"),
         "tenants/name": FIRST,
@@ -156,6 +158,7 @@ async def known_things(service: Service, engine: Engine, jobs: dict[str, str]) -
         "pause_id": f"workflow:{mark('workflow')}",
         "collection_id": mark("collection"),
         "prefix": key.details.prefix,
+        "payload/sha256": digest,
     }
     query = {
         "workflow": [mark("workflow")],

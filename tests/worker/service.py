@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from holdfast.define.registry import Registry, describe
+from holdfast.remote.objects import RemoteObjects
+from holdfast.remote.task_source import RemoteTaskSource
 from holdfast.store.payloads import Folder, Payloads
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import SignalRow
@@ -16,26 +18,35 @@ from holdfast.worker.options import WorkerOptions
 from holdfast.worker.workdir import Workplace
 from tests.conftest import eventually
 from tests.running import HOME, streams_kept
+from tests.service.serving import serving_http
 from tests.store.stage import Stage
 from tests.worker.attempts import lease as lease_of
 
+DATABASE, HTTP = "database", "http"
+
+
+class Between:
+    """Stands before a worker's source of tasks. What a subclass does not change goes through."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
 
 class Service:
-    """A running worker, its events, and the store that it uses."""
+    """A running worker, its events, and the source that it uses."""
 
-    def __init__(self, store: PostgresStore, handler: Callable[..., Any], **settings: Any) -> None:
-        self.store = store
-        self.wake, self.stopping = asyncio.Event(), asyncio.Event()
-        defaults: dict[str, Any] = {
-            "queues": None, "concurrency": 4, "claim_batch": 100, "lease_seconds": 10.0, "renew_seconds": 0.1,
-            "poll_seconds": 0.05, "grace_seconds": 5.0,
-        }  # fmt: skip
+    def __init__(self, source: Any, objects: Any, wake: asyncio.Event, handler: Callable[..., Any], **settings: Any):
+        self.source = source
+        self.wake, self.stopping = wake, asyncio.Event()
         self.worker = Worker(
-            store,
+            source,
             Registry([describe(handler, "work")]),
-            WorkerOptions("under test", **(defaults | settings)),
+            WorkerOptions("under test", **(DEFAULTS | settings)),
             wake=self.wake,
-            payloads=Payloads(Folder(HOME / "payloads")),
+            payloads=Payloads(objects),
             workplace=Workplace(HOME / "work"),
         )
         self.task = asyncio.create_task(self.worker.run(self.stopping))
@@ -45,16 +56,49 @@ class Service:
         await asyncio.wait_for(self.task, 20)
 
 
+DEFAULTS: dict[str, Any] = {
+    "queues": None, "concurrency": 4, "claim_batch": 100, "lease_seconds": 10.0, "renew_seconds": 0.1,
+    "poll_seconds": 0.05, "grace_seconds": 5.0,
+}  # fmt: skip
+
+
 @asynccontextmanager
-async def serving(url: str, handler: Callable[..., Any], **settings: Any) -> AsyncIterator[Service]:
-    store = settings.pop("store", None) or PostgresStore(url, "holdfast worker")
-    with streams_kept():
-        service = Service(store, handler, **settings)
+async def serving(
+    url: str, handler: Callable[..., Any], between: Callable[[Any], Any] = lambda source: source, **settings: Any
+) -> AsyncIterator[Service]:
+    """A worker at the database or, in the tests that run over both, one over HTTP; `between` stands before it."""
+    wake = asyncio.Event()
+    async with _source(url, wake, settings.get("poll_seconds", 0.05)) as (source, objects):
+        with streams_kept():
+            service = Service(between(source), objects, wake, handler, **settings)
+            try:
+                yield service
+            finally:
+                await service.stop()
+
+
+@asynccontextmanager
+async def _source(url: str, wake: asyncio.Event, poll_seconds: float) -> AsyncIterator[tuple[Any, Any]]:
+    if kind == DATABASE:
+        store = PostgresStore(url, "holdfast worker")
         try:
-            yield service
+            yield store, Folder(HOME / "payloads")
         finally:
-            await service.stop()
             await store.close()
+        return
+    async with serving_http(url) as service:
+        key = await service.key("worker")
+        source = RemoteTaskSource(service.url, key, wake=wake.set, wait_seconds=poll_seconds)
+        objects = RemoteObjects(service.url, key, source.tokens.of_job)
+        try:
+            yield source, objects
+        finally:
+            await source.close()
+            objects.close()
+
+
+kind = DATABASE
+"""Where the worker under test gets its tasks: the fixture `each_source` sets it."""
 
 
 async def reports(stage: Stage, me: int, number: int = 1) -> list[SignalRow]:

@@ -14,9 +14,9 @@ from holdfast.store.postgres import PostgresStore
 from holdfast.worker.context import AsyncContext, Attempt, Context
 from tests.conftest import eventually
 from tests.store.stage import Stage, retry_write
-from tests.worker.service import leases, report_lease, reports, serving
+from tests.worker.service import Between, leases, report_lease, reports, serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_source")]
 
 
 async def test_a_stop_gives_back_what_waits_and_lets_finish_what_runs(database_url: str, stage: Stage) -> None:
@@ -221,11 +221,11 @@ async def test_a_worker_that_stops_ends_its_lease(database_url: str, stage: Stag
 
 
 async def test_a_worker_that_is_declared_gone_while_it_stops_still_stops(database_url: str, stage: Stage) -> None:
-    class DeclaredGone(PostgresStore):
+    class DeclaredGone(Between):
         is_gone = False
 
         async def renew_worker(self, *arguments: Any) -> Any:
-            return None if self.is_gone else await super().renew_worker(*arguments)
+            return None if self.is_gone else await self.inner.renew_worker(*arguments)
 
     begun = asyncio.Event()
 
@@ -236,7 +236,6 @@ async def test_a_worker_that_is_declared_gone_while_it_stops_still_stops(databas
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
     await stage.enqueue(me, job_id)
-    store = DeclaredGone(database_url)
-    async with serving(database_url, work, store=store, renew_seconds=0.05, grace_seconds=20.0):
+    async with serving(database_url, work, DeclaredGone, renew_seconds=0.05, grace_seconds=20.0) as service:
         await begun.wait()
-        store.is_gone = True
+        service.source.is_gone = True

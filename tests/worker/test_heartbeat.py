@@ -16,9 +16,9 @@ from holdfast.store.postgres import PostgresStore
 from holdfast.worker.context import AsyncContext, Context
 from tests.conftest import eventually
 from tests.store.stage import ERROR, Stage, retry_write
-from tests.worker.service import report_lease, reports, serving
+from tests.worker.service import Between, report_lease, reports, serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_source")]
 
 
 async def test_a_lease_that_is_lost_cancels_the_attempt_and_nothing_is_reported(
@@ -102,9 +102,9 @@ async def test_leases_claimed_while_a_heartbeat_is_under_way_are_kept(database_u
     """The answer to a renewal says nothing about what was claimed after the request."""
     asked, answer = asyncio.Event(), asyncio.Event()
 
-    class Slow(PostgresStore):
+    class Slow(Between):
         async def renew_worker(self, *arguments: Any) -> Any:
-            still = await super().renew_worker(*arguments)
+            still = await self.inner.renew_worker(*arguments)
             asked.set()
             await answer.wait()
             return still
@@ -118,7 +118,7 @@ async def test_leases_claimed_while_a_heartbeat_is_under_way_are_kept(database_u
 
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
-    async with serving(database_url, work, store=Slow(database_url)):
+    async with serving(database_url, work, Slow):
         await asyncio.wait_for(asked.wait(), 10)
         await stage.enqueue(me, job_id)
         await asyncio.wait_for(begun.wait(), 10)

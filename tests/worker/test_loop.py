@@ -18,9 +18,9 @@ from holdfast.worker.clock import lease_clock
 from holdfast.worker.context import AsyncContext
 from tests.conftest import eventually
 from tests.store.stage import Stage, report_of, retry_write
-from tests.worker.service import leases, report_lease, reports, serving
+from tests.worker.service import Between, leases, report_lease, reports, serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_source")]
 
 
 async def test_tasks_are_run_and_reported(database_url: str, stage: Stage) -> None:
@@ -170,13 +170,13 @@ async def test_no_more_attempts_run_than_the_concurrency_allows(database_url: st
     assert 1 < most <= 3
 
 
-class LosesTheFirstClaim(PostgresStore):
+class LosesTheFirstClaim(Between):
     """Its first claim is committed, but the answer never arrives."""
 
     lost = False
 
     async def report_and_claim(self, *arguments: Any) -> Any:
-        answer = await super().report_and_claim(*arguments)
+        answer = await self.inner.report_and_claim(*arguments)
         if answer[1] and not self.lost:
             self.lost = True
             raise Unreachable("the connection broke before the answer")
@@ -190,8 +190,7 @@ async def test_a_claim_whose_answer_was_lost_goes_back_long_before_its_timeout(d
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
     await stage.enqueue(me, job_id, items=range(2), timeout_seconds=3600.0)
-    flaky = LosesTheFirstClaim(database_url)
-    async with serving(database_url, work, store=flaky, lease_seconds=0.5, renew_seconds=0.1):
+    async with serving(database_url, work, LosesTheFirstClaim, lease_seconds=0.5, renew_seconds=0.1):
         signals = await reports(stage, me, 2)
         assert [s.outcome for s in signals] == ["given_back", "given_back"]
         again = [retry_write(report_lease(s), None, retries=0) for s in signals]
@@ -202,14 +201,14 @@ async def test_a_claim_whose_answer_was_lost_goes_back_long_before_its_timeout(d
 async def test_what_runs_is_not_given_back_after_a_broken_connection(database_url: str, stage: Stage) -> None:
     begun, finish = asyncio.Event(), asyncio.Event()
 
-    class Breaks(PostgresStore):
+    class Breaks(Between):
         broken = False
 
         async def report_and_claim(self, *arguments: Any) -> Any:
             if begun.is_set() and not self.broken:
                 self.broken = True
                 raise Unreachable("the connection broke")
-            return await super().report_and_claim(*arguments)
+            return await self.inner.report_and_claim(*arguments)
 
     async def work(item: int) -> str:
         begun.set()
@@ -219,11 +218,10 @@ async def test_what_runs_is_not_given_back_after_a_broken_connection(database_ur
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
     await stage.enqueue(me, job_id)
-    flaky = Breaks(database_url)
-    async with serving(database_url, work, store=flaky):
+    async with serving(database_url, work, Breaks) as service:
 
         async def broken() -> bool:
-            return flaky.broken
+            return bool(service.source.broken)
 
         await eventually(broken)
         finish.set()
@@ -232,12 +230,12 @@ async def test_what_runs_is_not_given_back_after_a_broken_connection(database_ur
 
 
 async def test_a_report_whose_answer_was_lost_is_sent_again_and_counts_once(database_url: str, stage: Stage) -> None:
-    class LosesTheAnswer(PostgresStore):
+    class LosesTheAnswer(Between):
         lost = False
         was_sent_again = asyncio.Event()
 
         async def report_and_claim(self, worker: Any, reports: Any, *arguments: Any) -> Any:
-            answer = await super().report_and_claim(worker, reports, *arguments)
+            answer = await self.inner.report_and_claim(worker, reports, *arguments)
             if reports and not self.lost:
                 self.lost = True
                 raise Unreachable("the connection broke before the answer")
@@ -250,10 +248,9 @@ async def test_a_report_whose_answer_was_lost_is_sent_again_and_counts_once(data
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
     await stage.enqueue(me, job_id)
-    store = LosesTheAnswer(database_url)
-    async with serving(database_url, work, store=store):
+    async with serving(database_url, work, LosesTheAnswer) as service:
         (signal,) = await reports(stage, me)
-        sent_again = asyncio.create_task(store.was_sent_again.wait())
+        sent_again = asyncio.create_task(service.source.was_sent_again.wait())
         await asyncio.wait_for(sent_again, 20)
         assert [s.id for s in await stage.signals(me)] == [signal.id]
 
@@ -342,10 +339,10 @@ async def test_invariant_3_nothing_begins_when_the_lease_is_over_by_the_workers_
     slept = 0.0
     ran: list[int] = []
 
-    class Sleepy(PostgresStore):
+    class Sleepy(Between):
         async def report_and_claim(self, *arguments: Any) -> Any:
             nonlocal slept
-            answer = await super().report_and_claim(*arguments)
+            answer = await self.inner.report_and_claim(*arguments)
             slept = 3600.0 if answer[1] and not ran else 0.0
             return answer
 
@@ -356,7 +353,7 @@ async def test_invariant_3_nothing_begins_when_the_lease_is_over_by_the_workers_
 
     me = await stage.orchestrator()
     await stage.enqueue(me, await stage.owned_job(me))
-    async with serving(database_url, work, store=Sleepy(database_url), renew_seconds=5.0):
+    async with serving(database_url, work, Sleepy, renew_seconds=5.0):
         (unbegun,) = await reports(stage, me)
     assert (unbegun.outcome, unbegun.task_lost, ran) == ("given_back", 0, [])
 
@@ -372,7 +369,7 @@ async def test_tasks_that_the_database_says_a_worker_holds_and_it_does_not_go_ba
 
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
-    async with serving(database_url, work, queues=["none of these"]) as service:
+    async with serving(database_url, work, queues=["none_of_these"]) as service:
 
         async def registered() -> int:
             return service.worker._own_lease.identity.worker_id if service.worker._own_lease.identity is not None else 0

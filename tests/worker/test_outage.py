@@ -6,15 +6,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from holdfast.assembly import new_worker_over_http
 from holdfast.define.registry import discover
+from holdfast.settings import Settings
 from tests.chaos.proxy import BOTH, Proxy, port_of
 from tests.conftest import eventually
-from tests.running import SHORT_LEASES, Engine, client_of, serving
+from tests.running import QUICK, SHORT_LEASES, Engine, client_of, serving, streams_kept
+from tests.service.serving import serving_http
+from tests.worker import service
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_source")]
 
 KINDS = ("saves_on_the_loop", "saves_in_a_thread", "saves_in_a_process")
 NO_RETRY = """
@@ -27,12 +32,22 @@ nodes:
 
 @asynccontextmanager
 async def worker_behind_a_proxy(url: str, **settings: Any) -> AsyncIterator[tuple[Engine, Proxy]]:
-    """Only the worker goes through the proxy; the orchestrator and the test see Postgres all the time."""
-    port = port_of(url)
-    async with Proxy(port) as proxy, client_of(url) as engine, serving(url, work=False, **settings):
-        proxied = url.replace(f":{port}/", f":{proxy.port}/")
-        async with serving(proxied, discover(["tests.worker.saving"]), orchestrate=False, **settings):
-            yield engine, proxy
+    """Only the worker goes through the proxy, to Postgres or to the service; all others see Postgres all the time."""
+    handlers = discover(["tests.worker.saving"])
+    async with client_of(url) as engine, serving(url, work=False, **settings):
+        if service.kind == service.DATABASE:
+            port = port_of(url)
+            async with Proxy(port) as proxy:
+                proxied = url.replace(f":{port}/", f":{proxy.port}/")
+                async with serving(proxied, handlers, orchestrate=False, **settings):
+                    yield engine, proxy
+            return
+        async with serving_http(url) as api, Proxy(urlsplit(api.url).port or 0) as proxy:
+            chosen = Settings(**(QUICK | settings))
+            key = await api.key("worker")
+            with streams_kept():
+                async with new_worker_over_http(f"http://127.0.0.1:{proxy.port}", key, chosen, handlers):
+                    yield engine, proxy
 
 
 async def appears(file: Path) -> None:

@@ -19,8 +19,10 @@ from holdfast.worker.pulse import Pulse
 from tests.cli.conftest import HOLDFAST
 from tests.conftest import eventually
 from tests.running import SHORT_LEASES, Engine, client_of, serving
+from tests.service.serving import serving_http
+from tests.worker import service
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_source")]
 
 LEASES = SHORT_LEASES | {"lease_seconds": 3.0, "renew_seconds": 0.5}
 HANDLERS = """
@@ -72,12 +74,24 @@ async def orchestrated(url: str) -> AsyncIterator[Engine]:
 
 @asynccontextmanager
 async def worker(url: str, folder: Path, **settings: Any) -> AsyncIterator[psutil.Process]:
-    """A `holdfast worker` in a process of its own, with short leases."""
+    """A `holdfast worker` in a process of its own, with short leases: at the database, or over HTTP."""
+    if service.kind == service.HTTP:
+        async with serving_http(url) as api:
+            own = {"HOLDFAST_URL": api.url, "HOLDFAST_API_KEY": await api.key("worker")}
+            async with _worker(own, folder, **settings) as process:
+                yield process
+        return
+    async with _worker({"HOLDFAST_DATABASE_URL": url}, folder, **settings) as process:
+        yield process
+
+
+@asynccontextmanager
+async def _worker(place: dict[str, str], folder: Path, **settings: Any) -> AsyncIterator[psutil.Process]:
     (folder / "holding.py").write_text(HANDLERS)
     settings = {f"HOLDFAST_{name.upper()}": str(value) for name, value in (LEASES | settings).items()}
     process = await asyncio.create_subprocess_exec(
         *HOLDFAST, "worker", "--handlers", "holding",
-        env=os.environ | settings | {"HOLDFAST_DATABASE_URL": url}, cwd=folder,
+        env=os.environ | settings | place, cwd=folder,
         stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     try:

@@ -65,14 +65,14 @@ def read_inputs(
 
     Inputs that are not `is_whole` are completed, and checked, later.
     """
-    inputs = _read_file(file) if file is not None else {}
+    inputs = read_object(file) if file is not None else {}
     inputs |= parse_assignments(definition, assignments)
     if is_whole:
         check_inputs(definition, inputs)
     return inputs
 
 
-def _read_file(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
     data = read_data(path, "inputs file")
     if not isinstance(data, dict):
         raise InvalidInput(f"The inputs file {_name(path)} must hold an object: a value for each name.")

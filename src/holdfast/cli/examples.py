@@ -38,6 +38,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "holdfast keys add ci --role submitter --expires 90d",
         "holdfast keys revoke hf_1a2b3c4d",
     ),
+    "commands": (
+        "holdfast commands",
+        "holdfast commands run job.prune --input older_than_days=30 --input dry_run=true",
+    ),
     "tenants": ("holdfast tenants", "holdfast tenants add acme --queue maps --queue reports"),
     "worker": ("holdfast worker --queue heavy --concurrency 2",),
     "orchestrator": ("holdfast orchestrator",),

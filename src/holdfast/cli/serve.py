@@ -6,8 +6,8 @@ import signal
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from holdfast.assembly import new_services, process_name, serving_metrics
-from holdfast.bootstrap import open_client
+from holdfast.assembly import new_services, new_worker_over_http, process_name, serving_metrics
+from holdfast.bootstrap import open_client, worker_place
 from holdfast.cli.api import open_web
 from holdfast.cli.problems import Interrupted
 from holdfast.cli.session import Target, begin, begin_traces, draining, drive, known_handlers
@@ -16,7 +16,7 @@ from holdfast.cli.words import counted, duration
 from holdfast.define.bounds import checked_queue
 from holdfast.define.registry import Registry
 from holdfast.define.settings_check import refuse_wrong_settings
-from holdfast.errors import ExitCode
+from holdfast.errors import ExitCode, InvalidInput
 from holdfast.services import Services
 from holdfast.settings import Settings
 
@@ -42,6 +42,7 @@ def serve(
     settings = begin(
         target,
         is_service=True,
+        takes_service=service == "worker",
         concurrency=concurrency,
         handlers=handlers or None,
         queues=queues or None,
@@ -57,6 +58,9 @@ def serve(
     registry = known_handlers(settings) if service != "orchestrator" else None
     refuse_wrong_settings(registry.checks if registry is not None else ())
     asked = list(settings.queues) or None
+    if settings.url is not None:
+        assert registry is not None
+        return drive(_work_over_http(settings, registry, asked, as_json=as_json))
     return drive(_serve(service, settings, registry, asked, migrate=migrate, as_json=as_json))
 
 
@@ -98,8 +102,40 @@ async def _serve(
                 metrics_url = f"{metrics.url}/metrics" if metrics is not None else None
                 _say_ready(service, settings, registry, queues, links, metrics_url, as_json=as_json)
             await services.wait()
+    return _ended(service, drain.asked_by, as_json=as_json)
+
+
+async def _work_over_http(settings: Settings, registry: Registry, queues: list[str] | None, *, as_json: bool) -> int:
+    """A worker whose tasks come from the service that the settings name."""
+    if settings.metrics_port is not None:
+        raise InvalidInput(
+            "A worker over HTTP has no port for metrics.",
+            remedy="Leave --metrics-port out; the service shows the figures of the installation.",
+        )
+    registry, left_out = registry.without_database()
+    if left_out and not as_json:
+        say(f"Without a database these handlers are left out: {', '.join(left_out)}.")
+    url, key = await worker_place(settings)
+    services = new_worker_over_http(url, key, settings, registry, queues=queues, pulse=True)
+
+    def stop() -> None:
+        _say_stopping(settings, registry, as_json=as_json)
+        services.request_stop()
+
+    def left_behind() -> str:
+        return "" if as_json else _left_behind("worker", services, settings)
+
+    async with draining(stop, left_behind) as drain, services:
+        await services.until_registered(READY_SECONDS)
+        if drain.asked_by is None:
+            _say_ready("worker", settings, registry, queues, None, None, as_json=as_json)
+        await services.wait()
+    return _ended("worker", drain.asked_by, as_json=as_json)
+
+
+def _ended(service: str, asked_by: signal.Signals | int | None, *, as_json: bool) -> int:
     farewell = "" if as_json else f"{service} has stopped."
-    if drain.asked_by == signal.SIGINT:
+    if asked_by == signal.SIGINT:
         raise Interrupted(farewell)
     if farewell:
         say(farewell)

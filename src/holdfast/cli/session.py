@@ -35,7 +35,7 @@ from holdfast.version import __version__
 if TYPE_CHECKING:
     from holdfast.client import Client
 
-AT_THE_DATABASE = {"api", "bootstrap", "doctor", "migrate", "orchestrator", "prune", "run", "up", "worker"}
+AT_THE_DATABASE = {"api", "bootstrap", "doctor", "migrate", "orchestrator", "prune", "run", "up"}
 """Commands that a service does not carry out."""
 OF_ALL_TENANTS = {"breakers", "doctor", "janitor", "migrate", "orchestrator", "prune", "tenants", "up", "worker"}
 """Commands that take no tenant: they are about the whole database."""
@@ -70,11 +70,13 @@ def begin(
     *,
     is_service: bool = False,
     needs_database: bool = False,
+    takes_service: bool = False,
     **overrides: Any,
 ) -> Settings:
     """The settings of this command: its flags win over the environment and the project file. Logging follows them.
 
-    A command that is a service itself, or `needs_database`, is refused where the settings name a service.
+    A command that is a service itself, or `needs_database`, is refused where the settings name a service, unless it
+    `takes_service`.
     """
     if not gc.isenabled():
         # What was imported stays for as long as the process.
@@ -82,7 +84,7 @@ def begin(
         gc.enable()
     database_url = target.database_url if target.url is None else None
     settings = load_settings(url=target.url, database_url=database_url, tenant=target.tenant, **overrides)
-    if is_service or needs_database:
+    if (is_service or needs_database) and not takes_service:
         refuse_service(settings.url)
     configure_logging(settings, is_service=is_service)
     _check_home(settings)

@@ -364,6 +364,13 @@ class Registry:
     def with_context(self) -> list[str]:
         return sorted(h.name for h in self._handlers.values() if h.context_parameter is not None)
 
+    def without_database(self) -> tuple[Registry, list[str]]:
+        """The handlers that need no database, and the names of the others."""
+        kept = Registry(one for one in self if not one.database)
+        kept._places, kept.codes = dict(self._places), self.codes
+        kept.checks, kept.modules = list(self.checks), list(self.modules)
+        return kept, sorted(one.name for one in self if one.database)
+
     def add(self, added: Handler) -> None:
         """Adds a handler. Refuses a second one of the same name: the import order would decide which one runs."""
         known = self._handlers.get(added.name)

@@ -16,7 +16,15 @@ class AuditStore(Protocol):
         ...
 
     async def write(
-        self, action: str, tenant: str, actor: str, origin: Origin, *, after: Mapping[str, Any], reason: str = ""
+        self,
+        action: str,
+        tenant: str,
+        actor: str,
+        origin: Origin,
+        *,
+        instance: str | None = None,
+        after: Mapping[str, Any],
+        reason: str = "",
     ) -> None:
-        """Write a line about a change that is many transactions."""
+        """Write a line about a change that is many transactions, or that is made elsewhere."""
         ...

@@ -9,6 +9,7 @@ from holdfast.operations.lease_tokens import LeaseFacts, token_of
 from holdfast.store.bound_rows import BoundWorker
 from holdfast.store.leases import LEASE_SLACK_SECONDS
 from holdfast.store.records import JobFacts, Lease
+from holdfast.tracing import Place
 from holdfast.views.work import ClaimedTask, ResumePoint
 from holdfast.worker.ports import TaskSource
 
@@ -38,6 +39,7 @@ def _task(secret: bytes, worker: BoundWorker, lease: Lease, job: JobFacts, claim
         lease.owner,
         job.definition_hash if lease.has_contract else "",
     )
+    place = Place.parse(job.traceparent)
     ends_after = timedelta(seconds=lease.timeout_seconds + LEASE_SLACK_SECONDS)
     return ClaimedTask(
         lease=token_of(secret, signed),
@@ -56,6 +58,7 @@ def _task(secret: bytes, worker: BoundWorker, lease: Lease, job: JobFacts, claim
         tenant=job.tenant,
         correlation_id=job.correlation_id,
         external_ids=job.external_ids or {},
+        traceparent=str(place.of_task(lease.job_id, lease.node, lease.item, job.generation)) if place else None,
         checkpoint_seq=lease.checkpoint_seq,
         suspect=lease.suspect,
         undo=lease.is_undo,

@@ -67,26 +67,31 @@ class Figures:
 class MetricsPage:
     """What this process shows to a monitoring system."""
 
-    def __init__(self, meters: Meters, figures: Figures) -> None:
+    def __init__(self, meters: Meters, figures: Figures | None) -> None:
+        """Without figures in a process that has no database."""
         self._meters = meters
         self._figures = figures
 
     async def is_database_up(self) -> bool:
-        """Whether the database has answered, now or a few seconds ago."""
-        return (await self._figures.read(None))[1]
+        """Whether the database has answered, now or a few seconds ago. A process without one needs none."""
+        return self._figures is None or (await self._figures.read(None))[1]
 
     async def whole(self) -> bytes:
         """The counters of this process, and the figures of the installation."""
         refuse_without_library()
-        samples, is_up = await self._figures.read(None)
-        shown = [*samples, Sample("database_up", int(is_up)), Sample("info", 1, (__version__,)), *self._meters.gauges()]
+        shown = [*await self._read(None), Sample("info", 1, (__version__,)), *self._meters.gauges()]
         return _text([*_families(shown), *_counted(self._meters)], with_process=True)
 
     async def of_tenant(self, tenant: str) -> bytes:
         """The figures of one tenant. The counters are left out: they count the work of all tenants together."""
         refuse_without_library()
+        return _text(_families(await self._read(tenant)))
+
+    async def _read(self, tenant: str | None) -> list[Sample]:
+        if self._figures is None:
+            return []
         samples, is_up = await self._figures.read(tenant)
-        return _text(_families([*samples, Sample("database_up", int(is_up))]))
+        return [*samples, Sample("database_up", int(is_up))]
 
 
 def refuse_without_library() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from holdfast.define.gates import BreakerRules
 from holdfast.store.bound_rows import BoundWorker, ClaimedOnce, NotClaimed, Wish
 from holdfast.store.leases import Held
 from holdfast.store.payloads import Payloads
@@ -42,6 +43,14 @@ class BoundWorkers(Protocol):
         self, worker: BoundWorker, reports: Sequence[Report], wish: Wish | None
     ) -> tuple[list[str], ClaimedOnce | NotClaimed | None]:
         """What becomes of each report, and of the claim."""
+        ...
+
+    async def holds(self, worker: WorkerIdentity, held: Held) -> bool:
+        """Whether the worker holds that lease now."""
+        ...
+
+    async def claim_probe(self, worker: BoundWorker, seconds: float) -> tuple[str, BreakerRules] | None:
+        """Reserve a breaker of the worker's tenant whose probe is due and that it can probe; returns its key too."""
         ...
 
     async def release_unknown(self, worker: WorkerIdentity, held: Sequence[Held], until: int) -> None:

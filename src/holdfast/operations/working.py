@@ -13,6 +13,7 @@ from contextlib import suppress
 from holdfast.errors import PayloadUnavailable, WorkerGone
 from holdfast.log_events import EventLog
 from holdfast.operations.arrivals import Arrivals
+from holdfast.operations.attempt_work import AttemptWork
 from holdfast.operations.claimed_tasks import claimed_tasks
 from holdfast.operations.known_workers import KnownWorkers, credential_of, gone, tenant_of
 from holdfast.operations.scope import Scope
@@ -43,6 +44,8 @@ class WorkDesk:
         self._store = store
         self._known = KnownWorkers(store)
         self._reports = ReportMaker(store)
+        self.attempts = AttemptWork(store, self._known)
+        """What its attempts read and write."""
         self.arrivals = arrivals or Arrivals()
 
     def end(self) -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from holdfast.client import Client
 from holdfast.define.gates import DEFAULT_TENANT
-from holdfast.errors import Unauthenticated, Unusable
+from holdfast.errors import Forbidden, Unauthenticated, Unusable
 from holdfast.operations.identity import EVERY_TENANT
 from holdfast.operations.scope import Scope
+from holdfast.remote.commands import RemoteCommands
 from holdfast.remote.data import RemoteData
 from holdfast.remote.gates import RemoteGates
 from holdfast.remote.not_yet import refuse_the_rest
@@ -29,7 +30,15 @@ if TYPE_CHECKING:
 
 @refuse_the_rest
 class RemoteClient(
-    RemoteNotifications, RemoteOversight, RemoteVerbs, RemoteData, RemoteGates, RemoteSchedules, RemoteWorkflows, Client
+    RemoteCommands,
+    RemoteNotifications,
+    RemoteOversight,
+    RemoteVerbs,
+    RemoteData,
+    RemoteGates,
+    RemoteSchedules,
+    RemoteWorkflows,
+    Client,
 ):
     """A client of one service: the methods of `Client`, with the same answers and the same errors."""
 
@@ -48,6 +57,22 @@ async def open_remote(url: str, scope: Scope | None = None, *, api_key: str | No
         yield RemoteClient(connection, session, Scope(scope.tenant if scope is not None else own, session.name))
     finally:
         await connection.close()
+
+
+async def refuse_without_work(url: str, api_key: str | None) -> None:
+    """Refuse a key with which a worker could not work for the service at that URL."""
+    connection = _new_connection(url, checked_key(api_key) if api_key is not None else None)
+    try:
+        session = from_transfer(Session, await connection.send("GET", "/session", is_repeatable=True))
+    finally:
+        await connection.close()
+    if session.credential == "none":
+        raise Unauthenticated(f"The service at {url} needs an API key.", remedy=KEY_REMEDY)
+    if "work" not in session.scopes:
+        raise Forbidden(
+            f"The key '{session.name}' may not work: it has the roles {', '.join(session.roles)}.",
+            remedy="Make a key for workers with: holdfast keys add NAME --role worker",
+        )
 
 
 def _new_connection(url: str, key: str | None) -> Connection:

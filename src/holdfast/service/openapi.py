@@ -27,6 +27,7 @@ KNOWN: dict[str, Any] = {
     "definition_hash": _HASH,
     "identity": _HASH,
     "digest": f"sha256:{_HASH}",
+    "sha256": _HASH,
     "fingerprint": "4155c0c0b33246b5",
     "key": "order-4711",
     "text": "flood",

@@ -91,7 +91,9 @@ def _own_body(route: Declared) -> dict[str, Any]:
 
 
 def _definition(kind: str) -> dict[str, Any]:
-    """A body that is a workflow definition."""
+    """A body that is a workflow definition, or a file."""
+    if kind == "application/octet-stream":
+        return {"schema": {"type": "string", "format": "binary"}, "example": "…"}
     if kind == "application/json":
         return {"schema": {"type": "object"}, "example": WORKFLOW_DOCUMENT}
     return {"schema": {"type": "string"}, "example": WORKFLOW_TEXT}

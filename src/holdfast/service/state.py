@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.errors import Unreachable
@@ -41,6 +42,9 @@ class ServiceState:
     body_limit_bytes: int = 8 << 20
     body_seconds: float = 30.0
     bodies_bytes: int = BODIES_BYTES
+    upload_limit_bytes: int = 16 << 30
+    uploads: Path | None = None
+    """Where uploads lie until they are whole; None: where temporary files do."""
     most_open_requests: int = 500
     """How many streams and waiting verbs one tenant may have."""
     allow_bootstrap: bool = False

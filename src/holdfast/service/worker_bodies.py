@@ -17,8 +17,8 @@ MOST_HANDLERS = 10_000
 LONGEST_LEASE_SECONDS, LONGEST_WAIT_SECONDS = 120.0, 30.0
 LATEST_SECONDS = 4e9
 """Seconds since 1970 that are still a time."""
-_UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\z"
-_DIGEST = r"^[0-9a-f]{64}\z"
+_UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
+_DIGEST = r"^[0-9a-f]{64}$"
 
 Token = Annotated[str, Field(min_length=1, max_length=MOST_TOKEN_LENGTH)]
 WorkerId = Annotated[int, Field(ge=1, le=2**48)]
@@ -197,3 +197,71 @@ class Leave(Body):
 
     model_config = ConfigDict(json_schema_extra={"example": {"worker_id": 123}})
     worker_id: WorkerId
+
+
+class Checkpoint(Body):
+    """A point from which a later attempt can continue."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"worker_id": 123, "lease": "…", "seq": 1, "name": "half", "data": {"page": 7}}}
+    )
+    worker_id: WorkerId
+    lease: Token
+    seq: int = Field(ge=1, lt=2**31)
+    """Its number: one more than `checkpoint_seq` of the task, then one more each time."""
+    name: str = Field(max_length=1000)
+    data: Any = None
+
+
+class OneProgress(Body):
+    """How far an attempt has got."""
+
+    lease: Token
+    done: Any
+    total: Any
+    text: str = Field("", max_length=100_000)
+
+
+class Printed(Body):
+    """Lines that an attempt has printed."""
+
+    lease: Token
+    part: int = Field(ge=1, lt=2**31)
+    """Its number, from 1."""
+    started_at: float = Field(ge=0, le=LATEST_SECONDS)
+    """When the attempt began, in seconds since 1970."""
+    log: str = Field(max_length=1_000_000)
+    log_times: Times = Field([])
+    """The numbers of lines, each with its time in milliseconds since the beginning."""
+
+
+class Progress(Body):
+    """What running attempts show."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"worker_id": 123, "progress": [{"lease": "…", "done": 3, "total": 12}]}}
+    )
+    worker_id: WorkerId
+    progress: list[OneProgress] = Field([], max_length=MOST_AT_ONCE)
+    printed: list[Printed] = Field([], max_length=MOST_AT_ONCE)
+    """What they have printed since the last time; a report has it all again."""
+    ended: list[Token] = Field([], max_length=MOST_AT_ONCE)
+    """Attempts that have reported: what they had printed before is deleted."""
+
+
+class ProbeWish(Body):
+    """The wish for a breaker to probe."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"worker_id": 123}})
+    worker_id: WorkerId
+    seconds: float = Field(20.0, gt=0, le=600)
+    """For how long no other worker probes it."""
+
+
+class Probed(Body):
+    """How a probe has ended."""
+
+    worker_id: WorkerId
+    breaker: str = Field(min_length=1, max_length=400)
+    problem: str | None = Field(None, max_length=10_000)
+    """What is wrong; null: the dependency works again."""

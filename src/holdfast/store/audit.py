@@ -89,7 +89,15 @@ class PostgresAudit:
             return records(AuditRow, await answer_of(await connection.execute(statement, parameters)))
 
     async def write(
-        self, action: str, tenant: str, actor: str, origin: Origin, *, after: Mapping[str, Any], reason: str = ""
+        self,
+        action: str,
+        tenant: str,
+        actor: str,
+        origin: Origin,
+        *,
+        instance: str | None = None,
+        after: Mapping[str, Any],
+        reason: str = "",
     ) -> None:
         async with self._store.connections.use(ROLE) as connection:
-            await write_change(connection, Change(action, tenant, after=after), actor, origin, reason)
+            await write_change(connection, Change(action, tenant, instance, after=after), actor, origin, reason)

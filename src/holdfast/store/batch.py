@@ -163,40 +163,47 @@ class Batch:
 
     def tally(self) -> None:
         """Count what the events say about tasks. Call it once for the events that are in the batch at the end."""
+        completed = 0
         for event in self.events:
-            if event.event in _RETRIES:
-                outcome = (event.data or {}).get("outcome", "")
-                if outcome in _SPENT:
-                    _count(self.retries, outcome, event.data)
-            elif event.event in _ENDS_OF_TASKS and (number := _tasks_in(event)):
-                _count(self.ended_tasks, outcome_of(event), event.data, number)
-                if self.traced is not None and (event.item is not None or event.attempt is not None):
+            outcome = _ENDS_OF_TASKS.get(event.event)
+            if outcome is None:
+                if event.event in _RETRIES:
+                    self._count_retry(event.data or {})
+            elif event.item is not None or event.attempt is not None:
+                # An item, or the own task of a node. Most of all events are these: they are counted at once.
+                if outcome == "completed":
+                    completed += 1
+                else:
+                    self._count_end(outcome, event.data or {}, 1)
+                if self.traced is not None:
                     self.traced.append(event)
+            elif event.event in _ENDS_OF_ITEMS:
+                self._count_end(outcome, event.data or {}, int((event.data or {}).get("count", 0)))
+        if completed:
+            self.ended_tasks["completed", ""] = self.ended_tasks.get(("completed", ""), 0) + completed
+
+    def _count_end(self, outcome: str, data: Mapping[str, Any], number: int) -> None:
+        key = outcome, str(data.get("code") or "") if outcome == "failed" else ""
+        self.ended_tasks[key] = self.ended_tasks.get(key, 0) + number
+
+    def _count_retry(self, data: Mapping[str, Any]) -> None:
+        key = str(data.get("outcome")), str(data.get("code") or "")
+        if key[0] in _SPENT:
+            self.retries[key] = self.retries.get(key, 0) + 1
 
 
 _RETRIES = frozenset({"task_retry_scheduled", "node_retry_scheduled"})
 _SPENT = frozenset({"failed", "lost"})
 """An attempt that was given back is no retry."""
-_ENDS_OF_TASKS = {
-    f"{of}_{outcome}": outcome for of in ("task", "node") for outcome in ("completed", "failed", "skipped", "cancelled")
-}
+_OUTCOMES = ("completed", "failed", "skipped", "cancelled")
+_ENDS_OF_ITEMS = frozenset(f"task_{outcome}" for outcome in _OUTCOMES)
+"""Without an item they are about several, and say how many."""
+_ENDS_OF_TASKS = {f"{of}_{outcome}": outcome for of in ("task", "node") for outcome in _OUTCOMES}
 
 
 def outcome_of(event: Emit) -> str:
     """How the tasks ended that an event ends."""
     return _ENDS_OF_TASKS[event.event]
-
-
-def _tasks_in(event: Emit) -> int:
-    """How many tasks an event ends: items, alone or together; or the own task of a node, which has an attempt."""
-    if event.attempt is not None or event.item is not None:
-        return 1
-    return int((event.data or {}).get("count", 0)) if event.event.startswith("task_") else 0
-
-
-def _count(counts: dict[tuple[str, str], int], outcome: str, data: Mapping[str, Any] | None, number: int = 1) -> None:
-    code = "" if outcome in ("completed", "skipped", "cancelled") or data is None else str(data.get("code") or "")
-    counts[outcome, code] = counts.get((outcome, code), 0) + number
 
 
 _FIELD_OF: dict[type, str] = {

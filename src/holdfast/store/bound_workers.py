@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast import failpoint
+from holdfast.define.gates import BreakerRules
 from holdfast.store.arrays import texts
 from holdfast.store.attempt_output import PostgresOutput
 from holdfast.store.batch import Handover
@@ -112,6 +113,15 @@ class PostgresBoundWorkers:
         if claimed.rows:
             await failpoint.hit("claim.after_commit")
         return ClaimedOnce(leases_of(claimed), row["claimed_at"])
+
+    async def holds(self, worker: WorkerIdentity, held: Held) -> bool:
+        """Whether the worker holds that lease now."""
+        answer = await self.source._answer("still_held", me=worker.worker_id, **held_columns([held]))
+        return bool(answer.rows)
+
+    async def claim_probe(self, worker: BoundWorker, seconds: float) -> tuple[str, BreakerRules] | None:
+        """A breaker of the worker's tenant whose probe is due and that it can probe."""
+        return await self.source.claim_probe(worker.handlers, seconds, tenant=worker.tenant)
 
     async def release_unknown(self, worker: WorkerIdentity, held: Sequence[Held], until: int) -> None:
         """Give back what the worker does not know of, and has claimed until then."""

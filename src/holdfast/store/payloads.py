@@ -177,6 +177,15 @@ def copy(parts: Iterable[bytes], target: BinaryIO) -> tuple[str, int]:
     return hashing.hexdigest(), size
 
 
+def digest_of_file(source: BinaryIO) -> tuple[str, int]:
+    """The digest and the size of what is read."""
+    hashing, size = hashlib.sha256(), 0
+    for part in _chunks(source):
+        hashing.update(part)
+        size += len(part)
+    return hashing.hexdigest(), size
+
+
 def receive(job_id: str, digest: str, parts: Iterable[bytes], target: Path, place: str) -> None:
     """Write an object to a file; a file that is not what it should be does not stay."""
     try:

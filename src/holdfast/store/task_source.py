@@ -96,6 +96,9 @@ class PostgresTaskSource(PostgresSession):
             await self.notify_orchestrators()
         return released
 
+    async def end_claims(self, worker: WorkerIdentity, held: Sequence[Held]) -> None:
+        """No claim is under way here while the worker does something else."""
+
     async def save_progress(self, worker: WorkerIdentity, progress: Sequence[tuple[Held, bytes]]) -> None:
         """Show how far attempts have come; fenced like every write of a worker."""
         columns = held_columns([held for held, _ in progress])
@@ -228,9 +231,11 @@ class PostgresTaskSource(PostgresSession):
         rows = await self._fetch("read_breaker", key=breaker_key(tenant, name))
         return breaker_of(rows[0]) if rows else None
 
-    async def claim_probe(self, handlers: Sequence[str], seconds: float) -> tuple[str, BreakerRules] | None:
+    async def claim_probe(
+        self, handlers: Sequence[str], seconds: float, *, tenant: str | None = None
+    ) -> tuple[str, BreakerRules] | None:
         """The key of a breaker whose probe is due and that no other worker probes; it is ours for this many seconds."""
-        rows = await self._fetch("claim_probe", handlers=texts(handlers), seconds=seconds)
+        rows = await self._fetch("claim_probe", handlers=texts(handlers), seconds=seconds, tenant=tenant)
         return (rows[0]["key"], rules_of(rows[0])) if rows else None
 
     async def probed(self, key: str, problem: str | None) -> None:

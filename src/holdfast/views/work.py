@@ -60,6 +60,8 @@ class ClaimedTask:
     tenant: str
     correlation_id: str | None
     external_ids: Any
+    traceparent: str | None
+    """The place of the task in the trace of its job: the span of an attempt lies below it."""
     checkpoint_seq: int
     """The number of the last checkpoint; the next one has the next number."""
     suspect: bool
@@ -118,3 +120,57 @@ class Left:
     """A worker that has ended."""
 
     worker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SavedCheckpoint:
+    """Whether a checkpoint was stored."""
+
+    saved: bool
+    """false: the worker does not hold the lease any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """How much of what was sent has been noted: only what belongs to leases of the worker."""
+
+    noted: int
+
+
+@dataclass(frozen=True, slots=True)
+class ItemOutput:
+    """The output of a completed item."""
+
+    index: int
+    """-1: the node's own task."""
+    output: Any = field(metadata=VERBATIM)
+    output_ref: str | None
+    """The digest of an output that is too large to come along; `output` is null then."""
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerSight:
+    """A breaker, as a handler sees it before it calls the dependency."""
+
+    is_open: bool
+    """Do not call: end the attempt with a failure whose `down` names the breaker."""
+    rules: Any = field(metadata=VERBATIM)
+    """What counts as a failed call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A breaker to probe."""
+
+    breaker: str | None
+    """null: none is due."""
+    rules: Any = field(metadata=VERBATIM)
+    """What to call."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object that was stored."""
+
+    digest: str
+    bytes: int

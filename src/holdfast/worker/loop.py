@@ -276,9 +276,12 @@ class Worker:
         worker = self._own_lease.identity
         if worker is None:
             return
+        held = list(self._leases.by_key)
         self._leases.give_back_waiting()
         for _, attempt in self._leases.attempts():
             attempt.cancelled = True
+        with contextlib.suppress(Unreachable):
+            await self._source.end_claims(worker, held)
         until = time.monotonic() + self._options.grace_seconds
         while len(self._leases):
             reports = self._reports.take(time.monotonic())

@@ -91,6 +91,10 @@ class TaskSource(Protocol):
         """Give back every task of the worker but these. Call it only while no claim is under way."""
         ...
 
+    async def end_claims(self, worker: WorkerIdentity, held: Sequence[Held]) -> None:
+        """The worker claims no more. What a claim that is still under way gets goes back; the worker keeps `held`."""
+        ...
+
     async def cancelled_among(self, held: Sequence[Held]) -> list[Held]:
         """Which of these tasks belong to a job that a person cancelled."""
         ...

@@ -172,7 +172,7 @@ def worker(
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Run tasks until stopped. A worker takes only tasks whose handler it has."""
+    """Run tasks until stopped. A worker takes only tasks whose handler it has. With --url it needs no database."""
     return _serve("worker", handlers, queue, concurrency, as_json, database_url, metrics_port=metrics_port)
 
 

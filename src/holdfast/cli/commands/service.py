@@ -13,6 +13,8 @@ from holdfast.cli.options import (
     AllowBootstrap,
     DatabaseUrl,
     Host,
+    Input,
+    Inputs,
     Json,
     MetricsPort,
     PlainCommand,
@@ -27,6 +29,11 @@ class KeysVerb(StrEnum):
     LIST = "list"
     ADD = "add"
     REVOKE = "revoke"
+
+
+class CommandsVerb(StrEnum):
+    LIST = "list"
+    RUN = "run"
 
 
 class RoleName(StrEnum):
@@ -158,3 +165,25 @@ def tenants(
     if verb is TenantsVerb.LIST:
         return list_tenants(as_json=as_json, target=target)
     return add_tenant(name, queue, as_json=as_json, target=target)
+
+
+@commands.command("commands", cls=PlainCommand, rich_help_panel=INSTALL)
+def direct_commands(
+    verb: Annotated[CommandsVerb, typer.Argument(metavar="list|run", help="What to do. Default: list.")] = (
+        CommandsVerb.LIST
+    ),
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The command to call.")] = None,
+    given: Input = [],  # noqa: B006
+    inputs: Inputs = None,
+    as_json: Json = False,
+    tenant: Tenant = None,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Show the direct commands of installed packages, and call one."""
+    from holdfast.cli.direct_commands import list_commands, run_command
+    from holdfast.cli.session import Target
+
+    target = Target(database_url, tenant)
+    if verb is CommandsVerb.LIST:
+        return list_commands(as_json=as_json, target=target)
+    return run_command(name, given, inputs, as_json=as_json, target=target)

@@ -6,6 +6,7 @@ from holdfast.service.routes import (
     artifacts,
     audit,
     bootstrap,
+    commands,
     defaults,
     definitions,
     details,
@@ -29,6 +30,7 @@ from holdfast.service.routes import (
     tenants,
     verbs,
     worker,
+    worker_data,
     workflows,
 )
 from holdfast.service.table import RouteTable
@@ -55,12 +57,14 @@ def all_tables(prefix: str) -> list[tuple[RouteTable, str]]:
         sessions,
         tenants,
         bootstrap,
+        commands,
         overview,
         schedules,
         job_parts,
         signals,
         defaults,
         worker,
+        worker_data,
     )
     own = [(module.table, prefix) for module in modules]
     return [(health.table, ""), (front.table, ""), *own, (short.stage_table, prefix), (short.table, short.PREFIX)]

@@ -5,11 +5,23 @@ from __future__ import annotations
 from fastapi import Response
 
 from holdfast.errors import InvalidInput, NotFound, PayloadUnavailable, Unauthenticated, WorkerGone
+from holdfast.operations.attempt_work import SentOutput, SentProgress
 from holdfast.operations.identity import Permission
 from holdfast.operations.scope import Scope
 from holdfast.service.call import Call, CallContext
 from holdfast.service.table import RouteTable
-from holdfast.service.worker_bodies import Claim, Leave, Register, Renew, Report, SentReport
+from holdfast.service.worker_bodies import (
+    Checkpoint,
+    Claim,
+    Leave,
+    Probed,
+    ProbeWish,
+    Progress,
+    Register,
+    Renew,
+    Report,
+    SentReport,
+)
 from holdfast.views import work
 
 table = RouteTable("worker")
@@ -93,6 +105,41 @@ async def report_tasks(call: Call, body: Report) -> Response:
     """
     reports = [report.made() for report in body.reports]
     return call.answer(await call.state.desk.report(scope_of(call), body.worker_id, reports))
+
+
+@table.post("/worker/checkpoint", Permission.WORK, answers=work.SavedCheckpoint, errors=(NotFound,))
+async def save_checkpoint(call: Call, body: Checkpoint) -> Response:
+    """Save a point from which a later attempt can continue. It can be sent again under its number."""
+    attempts = call.state.desk.attempts
+    return call.answer(
+        await attempts.save_checkpoint(scope_of(call), body.worker_id, body.lease, body.seq, body.name, body.data)
+    )
+
+
+@table.post("/worker/progress", Permission.WORK, answers=work.Noted, errors=(NotFound,))
+async def note_progress(call: Call, body: Progress) -> Response:
+    """Show how far attempts have got, and what they have printed."""
+    noted = await call.state.desk.attempts.note(
+        scope_of(call),
+        body.worker_id,
+        [SentProgress(one.lease, one.done, one.total, one.text) for one in body.progress],
+        [SentOutput(one.lease, one.part, one.started_at, one.log, one.log_times) for one in body.printed],
+        body.ended,
+    )
+    return call.answer(noted)
+
+
+@table.post("/worker/probe", Permission.WORK, answers=work.Probe, errors=(NotFound,))
+async def claim_probe(call: Call, body: ProbeWish) -> Response:
+    """Get an open breaker whose probe is due, if there is one that the worker can probe."""
+    return call.answer(await call.state.desk.attempts.claim_probe(scope_of(call), body.worker_id, body.seconds))
+
+
+@table.post("/worker/probed", Permission.WORK, answers=work.Noted, errors=(NotFound,))
+async def note_probe(call: Call, body: Probed) -> Response:
+    """Say how a probe has ended. Without a problem the first tasks may try again."""
+    attempts = call.state.desk.attempts
+    return call.answer(await attempts.probed(scope_of(call), body.worker_id, body.breaker, body.problem))
 
 
 @table.post("/worker/leave", Permission.WORK, answers=work.Left, errors=(NotFound,))

@@ -290,7 +290,7 @@ from breakers b where b.name = %(key)s;
 -- for a while.
 with due as (
     select b.name from breakers b
-    where b.state = 'open' and not b.held and b.until <= now()
+    where b.state = 'open' and not b.held and b.until <= now() and b.tenant = coalesce(%(tenant)s, b.tenant)
         and (b.probing_until is null or b.probing_until < now())
         and (b.settings ->> 'probe_url' is not null or b.settings ->> 'probe_handler' = any(%(handlers)s::text[]))
     order by b.until
