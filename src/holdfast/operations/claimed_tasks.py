@@ -37,7 +37,8 @@ def _task(secret: bytes, worker: BoundWorker, lease: Lease, job: JobFacts, claim
         lease.handler,
         job.tenant,
         lease.owner,
-        job.definition_hash if lease.has_contract else "",
+        job.definition_hash,
+        lease.has_contract,
     )
     place = Place.parse(job.traceparent)
     ends_after = timedelta(seconds=lease.timeout_seconds + LEASE_SLACK_SECONDS)
@@ -55,6 +56,8 @@ def _task(secret: bytes, worker: BoundWorker, lease: Lease, job: JobFacts, claim
         index=lease.item if lease.item >= 0 else None,
         epoch=lease.epoch,
         generation=job.generation,
+        definition_hash=job.definition_hash,
+        job_traceparent=job.traceparent,
         tenant=job.tenant,
         correlation_id=job.correlation_id,
         external_ids=job.external_ids or {},

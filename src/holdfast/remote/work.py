@@ -123,9 +123,11 @@ def facts_of(task: dict[str, Any]) -> JobFacts:
     return JobFacts(
         task["generation"],
         task["inputs"],
+        task["definition_hash"],
         tenant=task["tenant"],
         correlation_id=task["correlation_id"],
         external_ids=task["external_ids"],
+        traceparent=task["job_traceparent"],
     )
 
 

@@ -57,6 +57,10 @@ class ClaimedTask:
     """Of an item; null for the node's own task."""
     epoch: int
     generation: int
+    definition_hash: str
+    """Of the definition that the job follows."""
+    job_traceparent: str | None
+    """The place in a trace from which the job was submitted."""
     tenant: str
     correlation_id: str | None
     external_ids: Any
@@ -146,6 +150,14 @@ class ItemOutput:
     output: Any = field(metadata=VERBATIM)
     output_ref: str | None
     """The digest of an output that is too large to come along; `output` is null then."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobDefinition:
+    """The definition that a job follows."""
+
+    definition_hash: str
+    definition: Any = field(metadata=VERBATIM)
 
 
 @dataclass(frozen=True, slots=True)
