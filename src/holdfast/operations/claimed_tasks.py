@@ -59,6 +59,7 @@ def _task(secret: bytes, worker: BoundWorker, lease: Lease, job: JobFacts, claim
         correlation_id=job.correlation_id,
         external_ids=job.external_ids or {},
         traceparent=str(place.of_task(lease.job_id, lease.node, lease.item, job.generation)) if place else None,
+        job_traceparent=job.traceparent,
         checkpoint_seq=lease.checkpoint_seq,
         suspect=lease.suspect,
         undo=lease.is_undo,

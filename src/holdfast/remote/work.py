@@ -126,6 +126,8 @@ def facts_of(task: dict[str, Any]) -> JobFacts:
         tenant=task["tenant"],
         correlation_id=task["correlation_id"],
         external_ids=task["external_ids"],
+        # A service of an older version does not know it.
+        traceparent=task.get("job_traceparent"),
     )
 
 

@@ -62,6 +62,8 @@ class ClaimedTask:
     external_ids: Any
     traceparent: str | None
     """The place of the task in the trace of its job: the span of an attempt lies below it."""
+    job_traceparent: str | None
+    """The place from which the job was submitted."""
     checkpoint_seq: int
     """The number of the last checkpoint; the next one has the next number."""
     suspect: bool
