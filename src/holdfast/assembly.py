@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING
 from holdfast.bootstrap import open_payloads
 from holdfast.core.states import Rules
 from holdfast.define.registry import Registry
-from holdfast.errors import Code
+from holdfast.errors import Code, Unusable
 from holdfast.janitor.retention import Keeping
 from holdfast.janitor.service import Janitor
 from holdfast.meters import Meters
 from holdfast.metrics_port import MetricsPort
 from holdfast.notify.deciding import Ending
+from holdfast.notify.mail import checked_sender, load_templates
+from holdfast.notify.mail_server import checked_mail_server
 from holdfast.notify.service import Channel, Notifier
+from holdfast.operations.job_facts import job_facts
 from holdfast.operations.metrics import Figures, MetricsPage, refuse_without_library
 from holdfast.operations.schedules import prepare
 from holdfast.orchestrator.loop import Orchestrator
@@ -116,7 +119,12 @@ def new_scheduler(store: PostgresStore, settings: Settings) -> Scheduler:
 
 
 def new_notifier(store: PostgresStore, settings: Settings) -> Notifier:
-    return Notifier(store.notify(), _channels(settings), poll_seconds=min(settings.poll_seconds, NOTIFY_POLL_SECONDS))
+    return Notifier(
+        store.notify(),
+        _channels(settings),
+        partial(job_facts, store),
+        poll_seconds=min(settings.poll_seconds, NOTIFY_POLL_SECONDS),
+    )
 
 
 def _channels(settings: Settings) -> dict[str, Channel]:
@@ -127,10 +135,24 @@ def _channels(settings: Settings) -> dict[str, Channel]:
 
         return HttpSender(Outgoing(settings.outgoing_allow), settings.public_url)
 
-    if importlib.util.find_spec("httpcore2") is None:
-        return {}
-    sender = _Late(http)
-    return {"webhook": sender, "callback": sender}
+    def mail() -> Channel:
+        from holdfast.notify.mail_sender import MailSender
+
+        return MailSender(server, sender, templates, settings.public_url)
+
+    found: dict[str, Channel] = {}
+    if importlib.util.find_spec("httpcore2") is not None:
+        found["webhook"] = found["callback"] = _Late(http)
+    if settings.smtp_url is not None:
+        if importlib.util.find_spec("aiosmtplib") is None:
+            raise Unusable(
+                "HOLDFAST_SMTP_URL is set, and the library that sends mails is not installed.",
+                remedy="Install it with: pip install 'holdfast[notify]'",
+            )
+        server, sender = checked_mail_server(settings.smtp_url), checked_sender(settings.smtp_from or "")
+        templates = load_templates(settings.mail_templates)
+        found["email"] = _Late(mail)
+    return found
 
 
 class _Late:

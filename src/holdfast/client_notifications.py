@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from holdfast.client_gates import Bound
 from holdfast.operations import notifications
-from holdfast.views.notify import Delivery, DeliveryPage, KeptWebhook, NewSecret, Webhook
+from holdfast.views.notify import Delivery, DeliveryPage, KeptWebhook, MailDomains, NewSecret, Webhook
 
 
 class Notifications(Bound):
@@ -61,3 +61,15 @@ class Notifications(Bound):
     async def redrive(self, delivery_id: str) -> Delivery:
         """Send a dead delivery again, under its id: for three days, like a new one."""
         return await notifications.redrive(self._scope, self._store, delivery_id)
+
+    async def mail_domains(self) -> MailDomains:
+        """The domains to which the tenant may send mails."""
+        return await notifications.mail_domains(self._scope, self._store)
+
+    async def keep_mail_domains(self, domains: Sequence[str]) -> MailDomains:
+        """Let the tenant send mails to these domains, and to no others. For administrators of the installation."""
+        return await notifications.keep_mail_domains(self._scope, self._store, domains)
+
+    async def test_mail(self, address: str, *, seconds: float = notifications.TEST_SECONDS) -> Delivery:
+        """Send a test to an address, and wait that long for its first try."""
+        return await notifications.try_mail(self._scope, self._store, address, seconds=seconds)

@@ -103,6 +103,9 @@ class Settings(BaseModel):
     address_requests_per_second: float = Field(100, gt=0, le=1e9)
     wrong_credentials_per_minute: float = Field(30, gt=0, le=1e9)
     outgoing_allow: tuple[Annotated[str, AfterValidator(_place)], ...] = ()
+    smtp_url: str | None = Field(None, max_length=2000, repr=False)
+    smtp_from: str | None = Field(None, max_length=500)
+    mail_templates: Path | None = None
     allow_bootstrap: bool = False
     api_connections: int = Field(1000, ge=1, le=100_000)
     api_readers: int = Field(8, ge=1, le=100)
@@ -158,6 +161,7 @@ def load_settings(**overrides: Any) -> Settings:
             errors=details,
             remedy="Correct or unset the variables named above.",
         ) from None
+    keep_secrets_of(settings.smtp_url or "")
     for secret in (settings.api_key, settings.oidc_client_secret):
         if secret is not None:
             keep_secret(secret)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from holdfast.operations import notifications
 from holdfast.sync_client_gates import Face
-from holdfast.views.notify import Delivery, DeliveryPage, KeptWebhook, NewSecret, Webhook
+from holdfast.views.notify import Delivery, DeliveryPage, KeptWebhook, MailDomains, NewSecret, Webhook
 
 
 class SyncNotifications(Face):
@@ -61,3 +61,15 @@ class SyncNotifications(Face):
     def redrive(self, delivery_id: str) -> Delivery:
         """Send a dead delivery again, under its id: for three days, like a new one."""
         return self._loop.run(self._client.redrive(delivery_id))
+
+    def mail_domains(self) -> MailDomains:
+        """The domains to which the tenant may send mails."""
+        return self._loop.run(self._client.mail_domains())
+
+    def keep_mail_domains(self, domains: Sequence[str]) -> MailDomains:
+        """Let the tenant send mails to these domains, and to no others. For administrators of the installation."""
+        return self._loop.run(self._client.keep_mail_domains(domains))
+
+    def test_mail(self, address: str, *, seconds: float = notifications.TEST_SECONDS) -> Delivery:
+        """Send a test to an address, and wait that long for its first try."""
+        return self._loop.run(self._client.test_mail(address, seconds=seconds))

@@ -199,6 +199,11 @@ GROUPS: dict[str, Sequence[str]] = {
         "notify rotate",
         "notify rotate",
         "notify test",
+        "notify domains",
+        "notify domains Example.org maps.test",
+        "notify domains",
+        "notify domains --none",
+        "notify domains a@b",
     ),
     "files": (
         "validate flow.yaml items.yaml",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -12,6 +13,7 @@ import orjson
 from holdfast.notify.deciding import DISABLE_SECONDS
 from holdfast.notify.http_sender import HttpSender
 from holdfast.notify.service import Channel, Notifier
+from holdfast.operations.job_facts import job_facts
 from holdfast.outgoing import Outgoing
 from holdfast.store.postgres import PostgresStore
 
@@ -30,7 +32,9 @@ class Stage:
 
     def notifier(self, *, seconds: float = 5.0, outgoing: Outgoing = HERE, **channels: Channel) -> Notifier:
         sender = HttpSender(outgoing, "https://jobs.example.org", seconds=seconds)
-        return Notifier(self.store.notify(), {"webhook": sender, "callback": sender, **channels})
+        return Notifier(
+            self.store.notify(), {"webhook": sender, "callback": sender, **channels}, partial(job_facts, self.store)
+        )
 
     async def send(self, notifier: Notifier | None = None) -> None:
         """Send what is due until nothing is."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from standardwebhooks.webhooks import Webhook
 
 from holdfast.client import Client
-from holdfast.errors import InvalidInput, NotFound, Refused
+from holdfast.errors import Forbidden, InvalidInput, NotFound, Refused
 from holdfast.operations.scope import Scope
+from tests.notify.mailbox import mailbox
 from tests.notify.receiver import Receiver
 from tests.notify.stage import Stage
 from tests.running import running
@@ -191,6 +193,42 @@ async def test_a_test_without_a_process_that_sends_waits_no_longer_than_asked(
     await client.keep_webhook("hook", receiver.url)
     sent = await client.test_webhook("hook", seconds=0.1)
     assert (sent.status, sent.tries, sent.error) == ("waiting", 0, None)
+
+
+async def test_mails_go_only_where_an_administrator_lets_them(database_url: str) -> None:
+    async with serving_http(database_url) as service:
+        admin = await service.key("admin", tenant="*", name="ann@desk")
+        operator = await service.key("operator", tenant="default", name="ben@desk")
+        async with (
+            Client.connect(service.url, api_key=admin) as ours,
+            Client.connect(service.url, api_key=operator) as other,
+            Client.connect(database_url, Scope("default")) as direct,
+        ):
+            assert (await other.mail_domains()).domains == ()
+            kept = await ours.keep_mail_domains(["Example.ORG", "example.org", "maps.test"])
+            assert kept.domains == ("example.org", "maps.test")
+            assert await other.mail_domains() == kept == await direct.mail_domains()
+            with pytest.raises(Forbidden):
+                await other.keep_mail_domains(["evil.org"])
+            for wrong in ("example.org/", "ann@example.org", "*", ""):
+                with pytest.raises(InvalidInput):
+                    await ours.keep_mail_domains([wrong])
+            assert (await direct.keep_mail_domains([])).domains == ()
+
+
+async def test_a_mail_is_tried_by_the_mail_server_of_the_processes_that_send(client: Client, database_url: str) -> None:
+    async with Client.connect(database_url, Scope("default")) as direct:
+        await direct.keep_mail_domains(["example.org"])
+    async with mailbox() as box:
+        mails: dict[str, Any] = {"smtp_url": f"smtp://127.0.0.1:{box.port}", "smtp_from": "holdfast@example.org"}
+        async with running(database_url, **mails):
+            sent = await client.test_mail("ann@example.org")
+            refused = await client.test_mail("ann@other.org")
+    assert (sent.status, sent.event, sent.receiver) == ("sent", "test", "ann@example.org")
+    assert (refused.status, "mail domains" in str(refused.error)) == ("dead", True)
+    assert [mail["Subject"] for mail in box.mails] == ["[holdfast] A test: mails reach you"]
+    with pytest.raises(InvalidInput):
+        await client.test_mail("Ann <ann@example.org>")
 
 
 async def test_nothing_of_another_tenant_is_seen_or_changed(

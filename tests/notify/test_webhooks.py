@@ -23,7 +23,7 @@ async def test_an_event_reaches_the_webhooks_that_want_it_and_no_other(stage: St
     await stage.webhook(receiver.url + "/foreign", "foreign", ["job_failed"], tenant="acme")
     await stage.webhook(receiver.url + "/disabled", "disabled", ["job_failed"])
     await stage.sql("update webhooks set disabled_at = now(), disabled_reason = 'old' where name = 'disabled'")
-    await stage.note("job_failed", data={"outcome": {"missing": 2}})
+    await stage.note("job_failed", data={"code": "LOST"})
     await stage.send()
     (request,) = receiver.requests
     assert request.path == "/wants"
@@ -41,7 +41,8 @@ async def test_an_event_reaches_the_webhooks_that_want_it_and_no_other(stage: St
         "items": [],
         "status": "failed",
         "state": "FAILED",
-        "outcome": {"missing": 2},
+        "outcome": None,
+        "code": "LOST",
         "result_url": f"https://jobs.example.org/api/v1/jobs/{stage.job_id}",
     }
     assert await stage.deliveries("status, tries, answer, error, receiver") == [("sent", 1, 200, None, "webhook:wants")]
@@ -303,8 +304,9 @@ async def test_a_private_address_is_refused_and_not_called(stage: Stage, receive
         ({"webhook": "nowhere"}, "there is no webhook 'nowhere'"),
         ({"callback": "ftp://host/"}, "it cannot be made: The URL of callback"),
         ({"callback": "https://ann:pw@host/"}, "it cannot be made: The URL of callback"),
-        ({"callback": None}, "the rule has no webhook, no callback and no address"),
-        ({}, "the rule has no webhook, no callback and no address"),
+        ({"callback": None}, "a rule cannot be followed: it names no webhook, no callback and no address"),
+        ({}, "a rule cannot be followed: it names no webhook, no callback and no address"),
+        ({"email": "", "problem": "inputs.owner is not there"}, "a rule cannot be followed: inputs.owner is not there"),
     ],
 )
 async def test_what_cannot_be_made_is_a_dead_delivery(stage: Stage, rule: dict[str, Any], problem: str) -> None:

@@ -7,11 +7,14 @@ import gzip
 import json
 import re
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from holdfast.define.plain import parse_json
 from holdfast.service import protocol, server
 from tests.conftest import eventually
 from tests.service.known_names import MISSING, address
@@ -207,6 +210,43 @@ async def test_json_that_cannot_be_stored_is_refused(service: Service) -> None:
     for body in UNSTORABLE:
         answer = await ask(service.url, request("POST", f"{API}/jobs", key, JSON, body=body))
         assert (body[:60], answer.status, answer.code) == (body[:60], 422, "INVALID_INPUT")
+
+
+async def test_a_body_with_very_many_mistakes_has_a_short_answer(service: Service) -> None:
+    key = await bearer(service)
+    many = ",".join(f'"a{number}":1' for number in range(8_000)).encode()
+    labels = ",".join(f'"a{number}":1' for number in range(20)).encode()
+    jobs = b",".join([b'{"labels": {%b}}' % labels] * 300)
+    for path, body in (
+        ("jobs", b"{%b}" % many),
+        ("jobs", b'{"workflow": "a", "labels": {%b}}' % many),
+        ("jobs/batch", b'{"jobs": [{"workflow": "a", "labels": {%b}}]}' % many),
+    ):
+        answer = await ask(service.url, request("POST", f"{API}/{path}", key, JSON, body=body))
+        assert len(answer.body) < 10_000, answer.body[:300]
+        found = json.loads(answer.body)
+        problem = found if "errors" in found else found["items"][0]["problem"]
+        assert len(problem["errors"]) == 21
+        assert problem["errors"][-1]["message"].endswith("more.")
+    answer = await ask(service.url, request("POST", f"{API}/jobs/batch", key, JSON, body=b'{"jobs": [%b]}' % jobs))
+    assert (answer.status, len(json.loads(answer.body)["items"])) == (200, 300)
+
+
+async def test_the_process_goes_on_while_it_parses_a_large_body(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+
+    def parse(text: str) -> Any:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return parse_json(text)
+
+    monkeypatch.setattr("holdfast.service.routing.parse_json", parse)
+    key = await bearer(service)
+    for size in (10, 90_000):
+        body = b'{"workflow": "nowhere", "inputs": {"x": "%b"}}' % (b"x" * size)
+        assert (await ask(service.url, request("POST", f"{API}/jobs", key, JSON, body=body))).status == 404
+    assert threads == [True, False]
 
 
 FLOODS = [

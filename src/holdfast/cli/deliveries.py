@@ -123,23 +123,28 @@ async def _redrive_all(client: Client, webhook: str) -> list[Delivery]:
     return done
 
 
-def try_receiver(*, webhook: str | None, as_json: bool, target: Target) -> int:
-    if webhook is None:
+def try_receiver(*, webhook: str | None, email: str | None, as_json: bool, target: Target) -> int:
+    if (webhook is None) == (email is None):
         raise InvalidInput(
-            "`notify test` needs a receiver.", remedy=f"Name a webhook: {target.command('notify test --webhook NAME')}"
+            "`notify test` needs a receiver.",
+            remedy=f"Name one: {target.command('notify test --webhook NAME')}, or --email ADDRESS",
         )
-    return drive(_test(begin(target), webhook, as_json=as_json, target=target))
+    return drive(_test(begin(target), webhook, email, as_json=as_json, target=target))
 
 
-async def _test(settings: Settings, webhook: str, *, as_json: bool, target: Target) -> int:
+async def _test(settings: Settings, webhook: str | None, email: str | None, *, as_json: bool, target: Target) -> int:
     async with open_client(settings) as client:
-        sent = await client.test_webhook(webhook, seconds=TEST_SECONDS)
+        if webhook is not None:
+            sent = await client.test_webhook(webhook, seconds=TEST_SECONDS)
+        else:
+            sent = await client.test_mail(str(email), seconds=TEST_SECONDS)
     if as_json:
         answer_json(to_json(sent))
     elif sent.status == "sent":
-        answer(f"{sent.kind} {sent.receiver} has it: it answered {sent.answer}. The id is {sent.id}.")
+        answered = f": it answered {sent.answer}" if sent.answer is not None else ""
+        answer(f"{sent.kind} {sent.receiver} has it{answered}. The id is {sent.id}.")
     elif sent.error is not None:
-        answer(f"{sent.kind} {sent.receiver} does not take it: {sent.error}")
+        answer(f"{sent.kind} {sent.receiver} does not get it: {sent.error}")
     else:
         answer("No process has tried it yet.")
         say(f"  → A process with an orchestrator sends it: {target.command('up')}")
@@ -157,4 +162,24 @@ async def _rotate(settings: Settings, *, as_json: bool) -> int:
         answer_json(to_json(made))
     else:
         show_secret(made, f"callbacks of tenant {settings.tenant}")
+    return ExitCode.DONE
+
+
+def mail_domains(domains: Sequence[str], *, none: bool, as_json: bool, target: Target) -> int:
+    if domains and none:
+        raise InvalidInput("`notify domains` takes domains, or --none.", remedy="Give one of them.")
+    return drive(_domains(begin(target), domains, none=none, as_json=as_json, target=target))
+
+
+async def _domains(settings: Settings, domains: Sequence[str], *, none: bool, as_json: bool, target: Target) -> int:
+    async with open_client(settings) as client:
+        is_change = bool(domains) or none
+        kept = await client.keep_mail_domains(domains) if is_change else await client.mail_domains()
+    if as_json:
+        answer_json(to_json(kept))
+    elif kept.domains:
+        answer(f"Mails of tenant {settings.tenant} may go to: {', '.join(kept.domains)}")
+    else:
+        answer(f"Mails of tenant {settings.tenant} may go nowhere.")
+        say(f"  → Allow a domain: {target.command('notify domains example.org')}")
     return ExitCode.DONE

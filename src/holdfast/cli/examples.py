@@ -27,7 +27,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "holdfast deliveries redrive 1a2b3c4d",
         "holdfast deliveries redrive --webhook portal",
     ),
-    "notify": ("holdfast notify test --webhook portal", "holdfast notify rotate"),
+    "notify": (
+        "holdfast notify test --email ann@example.org",
+        "holdfast notify domains example.org",
+        "holdfast notify rotate",
+    ),
     "audit": (
         "holdfast audit --since 24h",
         "holdfast audit --action job --instance 01a1decb-088b-7737-a373-94ca4d3a26a4",

@@ -1,4 +1,4 @@
-"""The JSON that a webhook or a callback gets. It is the same at each try: it has nothing of now."""
+"""The JSON that a webhook or a callback gets. It is the same at each try, unless the job goes on meanwhile."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import orjson
 
 from holdfast.moments import moment
 from holdfast.service_address import API
-from holdfast.store.notify_rows import NotedEvent
+from holdfast.store.notify_rows import JobFacts, NotedEvent
 
 _STATUS = {"job_completed": "completed", "job_partial": "partial", "job_failed": "failed", "job_cancelled": "cancelled"}
 """The status of a job that has ended, by the event of that."""
 
 
-def body_of(event: NotedEvent, public_url: str | None) -> bytes:
+def body_of(event: NotedEvent, facts: JobFacts | None, public_url: str | None) -> bytes:
     """The body of a request: the type, when it happened, and the data."""
     status = _STATUS.get(event.event) or (event.data or {}).get("status")
     data: dict[str, Any] = {
@@ -28,10 +28,15 @@ def body_of(event: NotedEvent, public_url: str | None) -> bytes:
         "items": event.items,
         "status": status,
         "state": status.upper() if isinstance(status, str) else None,
-        "outcome": (event.data or {}).get("outcome"),
+        "outcome": facts.outcome if facts is not None and is_of(facts, event) else None,
         "result_url": result_url(event.job_id, public_url),
     }
     return orjson.dumps({"type": event.event, "timestamp": moment(event.created_at), "data": data})
+
+
+def is_of(facts: JobFacts, event: NotedEvent) -> bool:
+    """Whether the job still is as the event left it: a person may have continued it since."""
+    return facts.generation == event.generation and facts.status == _STATUS.get(event.event)
 
 
 def result_url(job_id: str | None, public_url: str | None) -> str | None:

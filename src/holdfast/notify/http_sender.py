@@ -46,7 +46,7 @@ class HttpSender:
             return Ending(f"the webhook is disabled: {delivery.disabled_reason}", is_final=True)
         try:
             checked_http_url(url, f"{delivery.kind} '{delivery.target}'")
-            body = body_of(delivery.events[0], self._public_url)
+            body = body_of(delivery.events[0], delivery.facts, self._public_url)
             headers = self._headers(delivery, body)
         except (InvalidInput, ValueError, TypeError, IndexError) as problem:
             return Ending(f"it cannot be made: {problem}", is_final=True, is_of_destination=False)

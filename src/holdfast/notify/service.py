@@ -15,9 +15,11 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from holdfast import failpoint
+from holdfast.define.notify import JOB_ENDS
 from holdfast.errors import Unreachable
 from holdfast.log_events import EventLog, LastingTrouble
 from holdfast.notify.deciding import DISABLE_SECONDS, GIVE_UP_SECONDS, GONE, Ending, mark_of
+from holdfast.notify.facts import Look
 from holdfast.notify.ports import NotifyStore
 from holdfast.notify.signing import new_secret
 from holdfast.store.notify_rows import ClaimedDelivery, Mark
@@ -48,8 +50,11 @@ class Channel(Protocol):
 class Notifier:
     """Runs until `stop` is set, and then sends for a few seconds more what is due."""
 
-    def __init__(self, store: NotifyStore, channels: Mapping[str, Channel], *, poll_seconds: float = 1.0) -> None:
-        """`channels` has one for each kind of delivery that this process can send."""
+    def __init__(
+        self, store: NotifyStore, channels: Mapping[str, Channel], look: Look, *, poll_seconds: float = 1.0
+    ) -> None:
+        """`channels` has one for each kind of delivery that this process can send; `look` knows how a job stands."""
+        self._look_at = look
         self._store = store
         self._channels = channels
         self._kinds = (*channels, "rule")
@@ -72,7 +77,9 @@ class Notifier:
                     woken.cancel()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(FAREWELL_SECONDS):
-                    await self._look()
+                    # What follows a delivery of the same job is due when that is sent.
+                    while await self._look():
+                        await self.until_sent()
                     await self.until_sent()
         finally:
             stopping.cancel()
@@ -134,10 +141,12 @@ class Notifier:
     async def _send(self, delivery: ClaimedDelivery) -> Ending:
         channel = self._channels.get(delivery.kind)
         if channel is None:
-            return Ending("the rule has no webhook, no callback and no address", is_final=True)
+            return Ending(f"a rule cannot be followed: {delivery.target}", is_final=True)
         if delivery.kind == "callback" and delivery.secret is None:
             secret = await self._store.callback_secret(delivery.tenant, new_secret())
             delivery = delivery._replace(secret=secret)
+        if delivery.job_id is not None and (delivery.kind == "email" or _is_end(delivery)):
+            delivery = delivery._replace(facts=await self._look_at(delivery.tenant, delivery.job_id))
         return await channel.send(delivery)
 
     async def _note(self, delivery: ClaimedDelivery, ending: Ending) -> None:
@@ -183,3 +192,7 @@ class Notifier:
         if time.monotonic() >= self._forget_at:
             self._forget_at = time.monotonic() + FORGET_SECONDS
             await self._store.forget(KEPT_SECONDS, GIVE_UP_SECONDS)
+
+
+def _is_end(delivery: ClaimedDelivery) -> bool:
+    return bool(delivery.events) and delivery.events[-1].event in JOB_ENDS

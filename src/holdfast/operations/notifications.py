@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Sequence
 
+from holdfast.define.notify import NotifyEvent, event_of, is_address
 from holdfast.errors import InvalidInput, NotFound, Refused, cut
 from holdfast.notify.signing import ROTATION_SECONDS, new_secret
 from holdfast.operations.cursors import number_of_cursor
@@ -22,6 +23,7 @@ from holdfast.views.notify import (
     Delivery,
     DeliveryPage,
     KeptWebhook,
+    MailDomains,
     NewSecret,
     Webhook,
     deliveries_view,
@@ -29,21 +31,10 @@ from holdfast.views.notify import (
     webhook_view,
 )
 
-EVENTS = (
-    "job_completed",
-    "job_partial",
-    "job_failed",
-    "job_cancelled",
-    "job_stuck",
-    "task_exhausted",
-    "node_failed",
-    "breaker_opened",
-    "breaker_closed",
-    "janitor_alert",
-)
 STATUSES = ("gathering", "waiting", "sent", "dead")
 KINDS = ("webhook", "callback", "email")
 PAGE_LENGTH = 50
+MOST_DOMAINS = 100
 MOST_WEBHOOKS = 100
 """How many a tenant may have: owners read them every few seconds."""
 TEST_SECONDS = 30.0
@@ -79,10 +70,10 @@ async def keep_webhook(
 
 def _event(text: str) -> str:
     """The event with this name, or with this one after `job_`."""
-    found = next((event for event in EVENTS if text in (event, event.removeprefix("job_"))), None)
-    if found is None:
-        raise InvalidInput(f"'{cut(text)}' is not an event.", remedy=f"Use some of: {', '.join(EVENTS)}")
-    return found
+    try:
+        return str(event_of(text))
+    except ValueError:
+        raise InvalidInput(f"'{cut(text)}' is not an event.", remedy=f"Use some of: {', '.join(NotifyEvent)}") from None
 
 
 async def drop_webhook(scope: Scope, store: OperationsStore, name: str) -> Webhook:
@@ -123,6 +114,32 @@ async def try_webhook(scope: Scope, store: OperationsStore, name: str, *, second
     kept = _of(scope, store)
     await _known(kept, name)
     row = await kept.send_test("webhook", name, {"by": scope.actor}, scope.actor)
+    return delivery_view(await _tried(kept, row, seconds))
+
+
+async def mail_domains(scope: Scope, store: OperationsStore) -> MailDomains:
+    """The domains to which the tenant may send mails."""
+    return MailDomains(await _of(scope, store).mail_domains())
+
+
+async def keep_mail_domains(scope: Scope, store: OperationsStore, domains: Sequence[str]) -> MailDomains:
+    """Let the tenant send mails to these domains, and to no others."""
+    scope.refuse_unless_administrator("the domains to which mails go")
+    wanted = list(dict.fromkeys(one.strip().lower() for one in domains))
+    for one in wanted:
+        if not is_address(f"a@{one}"):
+            raise InvalidInput(f"'{cut(one)}' is not a domain.", remedy="Write it like example.org.")
+    if len(wanted) > MOST_DOMAINS:
+        raise InvalidInput(f"A tenant has at most {MOST_DOMAINS} mail domains.")
+    return MailDomains(await _of(scope, store).keep_mail_domains(wanted, scope.actor))
+
+
+async def try_mail(scope: Scope, store: OperationsStore, address: str, *, seconds: float = TEST_SECONDS) -> Delivery:
+    """Send a test to an address, and wait that long for its first try."""
+    if not is_address(address):
+        raise InvalidInput(f"'{cut(address)}' is not an e-mail address.")
+    kept = _of(scope, store)
+    row = await kept.send_test("email", address, {"by": scope.actor}, scope.actor)
     return delivery_view(await _tried(kept, row, seconds))
 
 

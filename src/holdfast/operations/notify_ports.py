@@ -39,6 +39,14 @@ class NotificationStore(Protocol):
         """The same for callbacks; until when the former secret signs, if there was one."""
         ...
 
+    async def mail_domains(self) -> tuple[str, ...]:
+        """The domains to which the tenant may send mails."""
+        ...
+
+    async def keep_mail_domains(self, domains: Sequence[str], actor: str) -> tuple[str, ...]:
+        """Let the tenant send mails to these domains, and to no others."""
+        ...
+
     async def deliveries(self, wanted: DeliveryFilter, before: int | None, limit: int) -> list[DeliveryRow]:
         """One page of deliveries, newest first: those before the one with that number."""
         ...

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from holdfast.operations import notifications
 from holdfast.remote.base import Remote, path_of
 from holdfast.remote.gates import LONGEST_WAIT_SECONDS
-from holdfast.views.notify import Delivery, DeliveryPage, KeptWebhook, NewSecret, Webhook
+from holdfast.views.notify import Delivery, DeliveryPage, KeptWebhook, MailDomains, NewSecret, Webhook
 
 
 class RemoteNotifications(Remote):
@@ -53,3 +53,15 @@ class RemoteNotifications(Remote):
 
     async def redrive(self, delivery_id: str) -> Delivery:
         return self._read(Delivery, await self._send("POST", path_of("deliveries", delivery_id, "redrive")))
+
+    async def mail_domains(self) -> MailDomains:
+        return await self._get(MailDomains, "/notify/domains")
+
+    async def keep_mail_domains(self, domains: Sequence[str]) -> MailDomains:
+        body = {"domains": list(domains)}
+        return self._read(MailDomains, await self._send("PUT", "/notify/domains", body=body, is_repeatable=True))
+
+    async def test_mail(self, address: str, *, seconds: float = notifications.TEST_SECONDS) -> Delivery:
+        wait = min(seconds, LONGEST_WAIT_SECONDS)
+        body, query = {"email": address}, [("wait", str(wait))]
+        return self._read(Delivery, await self._send("POST", "/notify/test", body=body, query=query, seconds=wait))

@@ -15,10 +15,11 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.errors import Detail, HoldfastError, InvalidInput, NotFound
+from holdfast.errors import HoldfastError, InvalidInput, NotFound
 from holdfast.log_events import DEBUG, EventLog
 from holdfast.service import routes
 from holdfast.service.answers import problem_response
+from holdfast.service.bodies import details_of
 from holdfast.service.call import CallContext
 from holdfast.service.identity.cors import AllowedOrigins
 from holdfast.service.identity.door import COOKIE
@@ -214,12 +215,8 @@ async def _known_error(request: Request, error: Exception) -> Response:
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    details = [Detail(_sentence(one["msg"]), path=".".join(map(str, one["loc"]))) for one in error.errors()]
-    return problem_response(InvalidInput("The request is not valid.", errors=details), _request_id(request.scope))
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith(".") else f"{text}."
+    problem = InvalidInput("The request is not valid.", errors=details_of(error.errors()))
+    return problem_response(problem, _request_id(request.scope))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

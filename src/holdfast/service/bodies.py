@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from holdfast.define.notify import LONGEST_ADDRESS, MAX_NOTIFY_RULES, NotifyEvent
 from holdfast.define.source import DefinitionText
-from holdfast.errors import InvalidInput
+from holdfast.errors import Detail, InvalidInput
 from holdfast.operations.batches import LONGEST_BATCH
 from holdfast.operations.verbs import Correction, Stale, Verb, VerbRequest
 
 REASON_LENGTH = 2000
+MOST_DETAILS = 20
+"""How many places a problem names. A body may have hundreds of thousands of wrong fields."""
 
 
 def _written(value: Any) -> Any:
@@ -24,6 +27,19 @@ def _written(value: Any) -> Any:
 
 Moment = Annotated[AwareDatetime, BeforeValidator(_written), Field(strict=False)]
 """A time of a body, with its zone."""
+
+
+def details_of(errors: Sequence[Any], *place: str) -> list[Detail]:
+    """The first few things that are wrong with a request, each with its place."""
+    shown = [
+        Detail(_sentence(one["msg"]), path=".".join([*place, *map(str, one["loc"])])) for one in errors[:MOST_DETAILS]
+    ]
+    left = len(errors) - len(shown)
+    return [*shown, Detail(f"There are {left:,} more.")] if left else shown
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."
 
 
 class Body(BaseModel):

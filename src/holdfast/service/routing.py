@@ -22,6 +22,7 @@ from holdfast.service.schemas import described
 from holdfast.service.state import ServiceState
 from holdfast.service.table import Declared, RouteTable
 
+LARGE_BYTES = 64 * 1024
 TENANT = "tenant"
 """The name in a query by which an administrator of the installation chooses a tenant."""
 
@@ -140,6 +141,11 @@ async def parsed_body(request: Request, state: ServiceState) -> Any:
         return {}
     if kind != "application/json" and not kind.endswith("+json"):
         raise InvalidInput(f"The body must be JSON, not '{kind}'.", remedy="Send `Content-Type: application/json`.")
+    # While a large body is parsed, the process answers other requests.
+    return _parsed(raw) if len(raw) <= LARGE_BYTES else await asyncio.to_thread(_parsed, raw)
+
+
+def _parsed(raw: bytes) -> Any:
     try:
         parsed = parse_json(raw.decode("utf-8"))
     except UnicodeDecodeError:

@@ -28,6 +28,20 @@ class NotedEvent(NamedTuple):
     data: dict[str, Any] | None = None
 
 
+class JobFacts(NamedTuple):
+    """How a job stands when something is sent about it."""
+
+    status: str
+    generation: int
+    outcome: dict[str, Any]
+    failed: str
+    """What failed, in one line; empty if nothing did."""
+    survived: str
+    """What is done and stays, in one line."""
+    command: str
+    """What continues it; empty if nothing would."""
+
+
 class ClaimedDelivery(NamedTuple):
     """What this process sends now: the events, and what is known of their receiver."""
 
@@ -52,6 +66,8 @@ class ClaimedDelivery(NamedTuple):
     mail_domains: tuple[str, ...] = ()
     first_id: str | None = None
     """The delivery that stands for the first mail of the job to this recipient."""
+    facts: JobFacts | None = None
+    """How the job stands, if that is said of it."""
 
     @property
     def target(self) -> str:

@@ -52,6 +52,13 @@ class PostgresWebhooks:
         until: datetime | None = row["former_secret_until"]
         return until
 
+    async def mail_domains(self) -> tuple[str, ...]:
+        return next((tuple(row["mail_domains"]) for row in by_name(await self._ask("read_mail_domains"))), ())
+
+    async def keep_mail_domains(self, domains: Sequence[str], actor: str) -> tuple[str, ...]:
+        (row,) = by_name(await self._change("keep_mail_domains", actor, domains=list(domains)))
+        return tuple(row["mail_domains"])
+
     async def deliveries(self, wanted: DeliveryFilter, before: int | None, limit: int) -> list[DeliveryRow]:
         page = {"before": before if before is not None else LATEST, "limit": limit}
         return records(DeliveryRow, await self._ask("read_deliveries", **wanted._asdict(), **page))

@@ -50,6 +50,13 @@ class NewSecret:
 
 
 @dataclass(frozen=True, slots=True)
+class MailDomains:
+    """To which domains a tenant may send mails."""
+
+    domains: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Delivery:
     """One event on its way to one receiver."""
 

@@ -27,6 +27,7 @@ class DeliveriesVerb(StrEnum):
 
 class NotifyVerb(StrEnum):
     TEST = "test"
+    DOMAINS = "domains"
     ROTATE = "rotate"
 
 
@@ -104,18 +105,31 @@ def deliveries(
 def notify(
     verb: Annotated[
         NotifyVerb,
-        typer.Argument(metavar="test|rotate", help="Send a test, or make another secret for callbacks."),
+        typer.Argument(
+            metavar="test|domains|rotate",
+            help="Send a test, show and set the domains of mails, or make another secret for callbacks.",
+        ),
     ],
+    domains: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="DOMAIN", help="With domains: where mails may go. Default: show where they may."),
+    ] = None,
     webhook: Annotated[str | None, typer.Option("--webhook", metavar="NAME", help="Test this webhook.")] = None,
+    email: Annotated[
+        str | None, typer.Option("--email", metavar="ADDRESS", help="Send a test to this address.")
+    ] = None,
+    none: Annotated[bool, typer.Option("--none", help="With domains: let mails go nowhere.")] = False,
     as_json: Json = False,
     tenant: Tenant = None,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Test a receiver; change the secret of callbacks."""
-    from holdfast.cli.deliveries import rotate_callbacks, try_receiver
+    """Test a receiver; set where mails may go."""
+    from holdfast.cli.deliveries import mail_domains, rotate_callbacks, try_receiver
     from holdfast.cli.session import Target
 
     target = Target(database_url, tenant)
     if verb is NotifyVerb.ROTATE:
         return rotate_callbacks(as_json=as_json, target=target)
-    return try_receiver(webhook=webhook, as_json=as_json, target=target)
+    if verb is NotifyVerb.DOMAINS:
+        return mail_domains(domains or [], none=none, as_json=as_json, target=target)
+    return try_receiver(webhook=webhook, email=email, as_json=as_json, target=target)

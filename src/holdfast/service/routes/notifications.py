@@ -14,7 +14,7 @@ from holdfast.service.call import Call
 from holdfast.service.routes.jobs import Cursor, Limit
 from holdfast.service.routes.verbs import LONGEST_WAIT_SECONDS
 from holdfast.service.table import ListOf, Page, RouteTable
-from holdfast.views.notify import Delivery, KeptWebhook, NewSecret, Webhook
+from holdfast.views.notify import Delivery, KeptWebhook, MailDomains, NewSecret, Webhook
 
 table = RouteTable("notifications")
 WebhookName = Annotated[str, Path(description="The name of a webhook.", max_length=100)]
@@ -33,6 +33,22 @@ class KeepWebhook(Body):
     events: list[str] = Field([], max_length=20)
     """Which events of all jobs it gets: `job_failed`, `node_failed`, `breaker_opened` and so on. None: only what
     workflows send to it by its name."""
+
+
+class TryMail(Body):
+    """A mail to try."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"email": "ann@example.org"}})
+    email: str = Field(min_length=1, max_length=254)
+    """The address, within the mail domains of the tenant."""
+
+
+class KeepMailDomains(Body):
+    """To which domains a tenant may send mails."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"domains": ["example.org"]}})
+    domains: list[str] = Field(max_length=100)
+    """Such as `example.org`, without what is below it. None: the tenant sends no mails."""
 
 
 @table.get("/webhooks", Permission.READ, answers=ListOf(Webhook))
@@ -86,6 +102,28 @@ async def try_webhook(call: Call, name: WebhookName, wait: Wait = 0) -> Response
 async def rotate_callback_secret(call: Call) -> Response:
     """Make another secret for the callbacks of the tenant. For a day the former one signs too."""
     return call.answer(await call.client.rotate_callback_secret())
+
+
+@table.post("/notify/test", Permission.OPERATE, answers=Delivery)
+async def try_mail(call: Call, body: TryMail, wait: Wait = 0) -> Response:
+    """Send a test to an address, by the mail server of the processes that send."""
+    return call.answer(await call.client.test_mail(body.email, seconds=wait))
+
+
+@table.get("/notify/domains", Permission.READ, answers=MailDomains)
+async def show_mail_domains(call: Call) -> Response:
+    """The domains to which the tenant may send mails."""
+    return call.answer(await call.client.mail_domains())
+
+
+@table.put("/notify/domains", Permission.ADMIN, answers=MailDomains)
+async def keep_mail_domains(call: Call, body: KeepMailDomains) -> Response:
+    """Let the tenant send mails to these domains, and to no others.
+
+    It is for administrators of the installation, whose mail server it is.
+    """
+    call.refuse_unless_installation_admin()
+    return call.answer(await call.client.keep_mail_domains(body.domains))
 
 
 @table.get("/deliveries", Permission.READ, answers=Page(Delivery))

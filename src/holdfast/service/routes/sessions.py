@@ -8,10 +8,10 @@ from urllib.parse import parse_qsl
 from fastapi import Query, Response
 from pydantic import Field, ValidationError
 
-from holdfast.errors import Detail, Forbidden, InvalidInput, NotFound, Refused, Unauthenticated
+from holdfast.errors import Forbidden, InvalidInput, NotFound, Refused, Unauthenticated
 from holdfast.operations import sessions
 from holdfast.operations.identity import Identity, Permission
-from holdfast.service.bodies import Body
+from holdfast.service.bodies import Body, details_of
 from holdfast.service.call import Call, CallContext
 from holdfast.service.identity import code_flow as flow
 from holdfast.service.identity.door import ANONYMOUS, COOKIE, has_credential
@@ -232,5 +232,5 @@ def _read(kind: type[Any], fields: dict[str, Any]) -> Any:
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
-        details = [Detail(one["msg"], path=".".join(["body", *map(str, one["loc"])])) for one in error.errors()]
+        details = details_of(error.errors(), "body")
         raise InvalidInput("The sign-in is not valid.", errors=details) from None

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from holdfast.define.definition import Definition
 from holdfast.errors import (
     BacklogFull,
-    Detail,
     HoldfastError,
     InvalidDefinition,
     InvalidInput,
@@ -22,7 +21,7 @@ from holdfast.errors import (
 from holdfast.operations.batches import SubmitRequest
 from holdfast.operations.identity import Permission
 from holdfast.operations.submitting import Submission
-from holdfast.service.bodies import Batch, Submit
+from holdfast.service.bodies import Batch, Submit, details_of
 from holdfast.service.call import Call, CallContext
 from holdfast.service.definitions import definition_from, definition_of
 from holdfast.service.table import ListOf, RouteTable
@@ -146,7 +145,7 @@ def _request(given: dict[str, Any], place: str) -> SubmitRequest:
     try:
         body = Submit.model_validate(given)
     except ValidationError as error:
-        details = [Detail(one["msg"], path=".".join([place, *map(str, one["loc"])])) for one in error.errors()]
+        details = details_of(error.errors(), place)
         raise InvalidInput("The submission is not valid.", errors=details) from None
     _refuse_ambiguous(body)
     if body.definition_hash is not None or body.refuse_changed:

@@ -8,11 +8,23 @@ from typing import Annotated, Any
 from fastapi import Header, Path, Query, Response
 from pydantic import ValidationError
 
-from holdfast.errors import Detail, InvalidInput, NotFound, Refused
+from holdfast.errors import InvalidInput, NotFound, Refused
 from holdfast.operations.identity import Permission
 from holdfast.operations.requests import KEY_LENGTH, Keyed, keyed
 from holdfast.operations.verbs import Plan, Verb, VerbRequest, VerbResult
-from holdfast.service.bodies import BODIES, Because, Clear, PlanOf, Reasoned, Resume, Retry, Set, Skip, Undo
+from holdfast.service.bodies import (
+    BODIES,
+    Because,
+    Clear,
+    PlanOf,
+    Reasoned,
+    Resume,
+    Retry,
+    Set,
+    Skip,
+    Undo,
+    details_of,
+)
 from holdfast.service.call import Call, CallContext, JobId
 from holdfast.service.table import RouteTable
 from holdfast.views.interventions import Acknowledgement
@@ -43,7 +55,7 @@ async def plan_verb(call: Call, job_id: JobId, body: PlanOf) -> Response:
     try:
         arguments = BODIES[verb].model_validate(body.model_extra or {})
     except ValidationError as error:
-        details = [Detail(one["msg"], path=".".join(map(str, ("body", *one["loc"])))) for one in error.errors()]
+        details = details_of(error.errors(), "body")
         raise InvalidInput(f"This is not what {verb} takes.", errors=details) from None
     plan = await call.client.plan(job_id, arguments.request(verb))
     if plan.refusal is not None and not call.is_ours:

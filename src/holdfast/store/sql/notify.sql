@@ -21,12 +21,13 @@ wanted as (
     from picked p join webhooks w on w.tenant = p.tenant
     where w.disabled_at is null and p.event = any(w.events)
     union
-    select p.outbox_id, coalesce(k.kind, 'rule'), coalesce(r.rule ->> k.kind, r.place::text)
+    select p.outbox_id, coalesce(k.kind, 'rule'),
+        coalesce(r.rule ->> k.kind, r.rule ->> 'problem', 'it names no webhook, no callback and no address')
     from picked p
-        cross join lateral jsonb_array_elements(coalesce(p.rules, '[]')) with ordinality as r (rule, place)
+        cross join lateral jsonb_array_elements(coalesce(p.rules, '[]')) as r (rule)
         left join lateral (
             select o.kind from unnest(array['webhook', 'callback', 'email']) as o (kind)
-            where jsonb_typeof(r.rule -> o.kind) = 'string' limit 1
+            where jsonb_typeof(r.rule -> o.kind) = 'string' and r.rule ->> 'problem' is null limit 1
         ) k on true
 ),
 receiver as (

@@ -102,6 +102,28 @@ noted as (
 )
 select s.former_secret_until from s;
 
+-- name: read_mail_domains
+select s.mail_domains from notify_settings s where s.tenant = %(tenant)s;
+
+-- name: keep_mail_domains
+-- The domains to which a tenant may send mails, instead of those from before.
+with b as (
+    select o.mail_domains from notify_settings o where o.tenant = %(tenant)s
+),
+s as (
+    insert into notify_settings as s (tenant, mail_domains) values (%(tenant)s, %(domains)s::text[])
+    on conflict (tenant) do update set mail_domains = excluded.mail_domains
+    returning s.tenant, s.mail_domains
+),
+noted as (
+    insert into audit ({{audit_names}})
+    select s.tenant, {{audit_signature}}, 'mail_domains.set', null,
+        (select jsonb_build_object('domains', b.mail_domains) from b),
+        jsonb_build_object('domains', s.mail_domains), null
+    from s
+)
+select s.mail_domains from s;
+
 -- name: delivery_columns
 d.delivery_id::text as delivery_id, d.number, d.kind, d.receiver, d.status, d.tries, d.created_at, o.event,
     d.job_id::text as job_id, o.workflow_id, o.node, o.seq, d.head_id::text as head_id,
