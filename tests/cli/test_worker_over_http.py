@@ -34,6 +34,11 @@ def bind(*, ctx: Context):
     maps = [ctx.fetch(one["map"]).read_text() for one in found]
     return {"maps": maps, "bytes": sum(len(one["big"]) for one in found)}
 
+@handler("sign", isolation="process")
+def sign(token, note, *, ctx: Context):
+    print("signing with", token)
+    return {"length": len(token), "note": len(note), "token": token}
+
 @handler("query", database=True)
 def query(*, ctx: Context):
     return ctx.database_url
@@ -49,6 +54,15 @@ nodes:
     next: bound
   bound: {handler: bind}
 """
+
+
+SIGNED = """
+workflow_id: signed
+inputs: {note: {type: string}}
+nodes:
+  sign: {handler: sign, params: {token: "{{ secrets.TOKEN }}", note: "{{ inputs.note }}"}}
+"""
+REFERENCE = "{{ secrets.TOKEN }}"
 
 
 @asynccontextmanager
@@ -95,6 +109,25 @@ async def test_a_worker_without_a_database_runs_a_workflow_with_files_and_large_
     assert "worker is running" in said
     assert await engine.query("select count(*) from holdfast.workers where bound_to is not null") == [(1,)]
     assert await engine.query("select count(*) from holdfast.workers where ended_at is null") == [(0,)]
+
+
+async def test_a_worker_without_a_database_has_the_secrets_and_the_service_has_none(
+    service: Service, engine: Engine, tmp_path: Path
+) -> None:
+    key, secret = await service.key("worker"), "a-secret-of-the-worker-alone"
+    # Large params come by themselves, after the claim.
+    notes = [REFERENCE, REFERENCE + "x" * 100_000]
+    job_ids = [await engine.submit(load_text(SIGNED), {"note": note}) for note in notes]
+    environment = {"HOLDFAST_API_KEY": key, "HOLDFAST_SECRET_TOKEN": secret}
+    async with worker(tmp_path, "--url", service.url, **environment) as process:
+        ended = [await engine.finished(job_id, 60) for job_id in job_ids]
+        process.terminate()
+        said = (await process.communicate())[0].decode()
+    for status, note in zip(ended, notes, strict=True):
+        assert status["result"] == {"length": len(secret), "note": len(note), "token": "***"}, status
+        (attempt,) = await engine.client.attempts(status["job_id"])
+        assert attempt.log == "signing with ***\n"
+    assert secret not in said
 
 
 @pytest.mark.parametrize(

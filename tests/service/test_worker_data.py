@@ -129,6 +129,9 @@ async def test_large_params_and_outputs_and_files_travel_as_objects(service: Ser
     flow = 'workflow_id: l\ninputs: {big: {type: string}}\nnodes: {a: {handler: work, params: {b: "{{ inputs.big }}"}}}'
     job_id = await engine.submit(load_text(flow), {"big": LARGE})
     (task,) = await worker.claim(wait_seconds=20)
+    definition = (await get(worker, task, "definition")).json()
+    assert definition["definition_hash"] == task["definition_hash"]
+    assert definition["definition"]["workflow_id"] == "l"
     assert task["params"] is None
     assert (await get(worker, task, f"payload/{task['params_ref']}")).json() == {"b": LARGE}
     output, file = f'{{"b":"{LARGE}"}}'.encode(), b"\x00\xff" * 500_000

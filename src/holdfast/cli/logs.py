@@ -38,7 +38,16 @@ def configure_logging(settings: Settings, *, is_service: bool = False) -> None:
     root.addHandler(_Handler(number, as_json=settings.log_format == "json", has_view=not is_service))
     # What handlers log at `info` goes into the logs of their attempts, even if stderr shows less.
     handlers = min(number, logging.INFO)
-    for name, lowest in (("", handlers), ("holdfast", number), ("holdfast.handler", handlers), (ACTIVITY, activity)):
+    # The library for HTTP logs every request that a worker sends.
+    quiet = max(number, logging.WARNING)
+    for name, lowest in (
+        ("", handlers),
+        ("holdfast", number),
+        ("holdfast.handler", handlers),
+        (ACTIVITY, activity),
+        ("httpx2", quiet),
+        ("httpcore2", quiet),
+    ):
         logging.getLogger(name).setLevel(lowest)
 
 

@@ -24,7 +24,7 @@ from holdfast.operations.work_ports import BoundWorkers
 from holdfast.store.output_rows import OutputPart
 from holdfast.store.payloads import Objects, missing
 from holdfast.store.records import Lease
-from holdfast.views.work import BreakerSight, ItemOutput, Noted, Probe, SavedCheckpoint, StoredObject
+from holdfast.views.work import BreakerSight, ItemOutput, JobDefinition, Noted, Probe, SavedCheckpoint, StoredObject
 from holdfast.worker.output import PART_LIMIT
 from holdfast.worker.values import checkpoint, progress, storable
 
@@ -128,6 +128,12 @@ class AttemptWork:
             ItemOutput(one.item, orjson.loads(one.output) if one.output is not None else None, one.output_ref)
             for one in page
         ]
+
+    async def definition(self, scope: Scope, token: str) -> JobDefinition:
+        """The definition that the job of the lease follows: it says where params have secrets."""
+        facts = await self._living(scope, token)
+        text = await self._store.source.definition(facts.definition_hash)
+        return JobDefinition(facts.definition_hash, orjson.loads(text))
 
     async def breaker(self, scope: Scope, token: str, name: str) -> BreakerSight:
         """A breaker of the job's tenant, as it is now."""

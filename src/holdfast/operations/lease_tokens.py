@@ -34,7 +34,8 @@ class LeaseFacts(NamedTuple):
     tenant: str
     owner: int = 0
     definition_hash: str = ""
-    """Where the contract of the output is, if it has one."""
+    has_contract: bool = False
+    """The output must keep the schema that the definition has for the node."""
 
     @property
     def held(self) -> Held:

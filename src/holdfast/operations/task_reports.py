@@ -142,7 +142,7 @@ class ReportMaker:
             raise missing(facts.job_id, artifact["digest"], objects.place, f"it has not {artifact['bytes']:,} bytes")
 
     async def _contract(self, facts: LeaseFacts) -> Contract | None:
-        if not facts.definition_hash:
+        if not facts.has_contract:
             return None
         if facts.definition_hash not in self._contracts:
             while len(self._contracts) >= MOST_DEFINITIONS:

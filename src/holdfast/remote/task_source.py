@@ -200,6 +200,7 @@ class RemoteTaskSource(RemoteAttempts):
             await failpoint.hit("claim.after_commit")
         self._claim_id = None
         self._facts = {task["job_id"]: facts_of(task) for task in answer["tasks"]}
+        self._definitions = {task["definition_hash"]: task["lease"] for task in answer["tasks"]}
         for task in answer["tasks"]:
             self.tokens.add(held_of(task), Token(task["lease"], task["tenant"]))
         return answer["reports"], _Claimed([lease_of(task) for task in answer["tasks"]], answer["claimed_at"])

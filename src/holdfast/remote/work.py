@@ -116,6 +116,7 @@ def lease_of(task: dict[str, Any]) -> Lease:
         has_contract=False,
         is_undo=task["undo"],
         output_ref=task["output_ref"],
+        secrets=tuple((tuple(one["path"]), tuple(one["names"])) for one in task.get("secrets", ())),
     )
 
 
@@ -123,9 +124,11 @@ def facts_of(task: dict[str, Any]) -> JobFacts:
     return JobFacts(
         task["generation"],
         task["inputs"],
+        task["definition_hash"],
         tenant=task["tenant"],
         correlation_id=task["correlation_id"],
         external_ids=task["external_ids"],
+        traceparent=task["job_traceparent"],
     )
 
 

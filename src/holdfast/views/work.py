@@ -34,6 +34,16 @@ class ResumePoint:
 
 
 @dataclass(frozen=True, slots=True)
+class SecretPlace:
+    """A text in params that refers to secrets: the worker replaces each `{{ secrets.NAME }}` there, and no other."""
+
+    path: tuple[Any, ...]
+    """The keys and numbers that lead to the text, within the task's own params."""
+    names: tuple[str, ...]
+    """The names in the order in which they stand there."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimedTask:
     """A task that the worker holds now."""
 
@@ -57,6 +67,10 @@ class ClaimedTask:
     """Of an item; null for the node's own task."""
     epoch: int
     generation: int
+    definition_hash: str
+    """Of the definition that the job follows."""
+    job_traceparent: str | None
+    """The place in a trace from which the job was submitted."""
     tenant: str
     correlation_id: str | None
     external_ids: Any
@@ -74,6 +88,8 @@ class ClaimedTask:
     """The digest of params that are too large to come along; `params` is null then."""
     output_ref: str | None
     """The same of an output that is undone."""
+    secrets: tuple[SecretPlace, ...]
+    """Where the params refer to secrets. The service has no values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +162,14 @@ class ItemOutput:
     output: Any = field(metadata=VERBATIM)
     output_ref: str | None
     """The digest of an output that is too large to come along; `output` is null then."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobDefinition:
+    """The definition that a job follows."""
+
+    definition_hash: str
+    definition: Any = field(metadata=VERBATIM)
 
 
 @dataclass(frozen=True, slots=True)

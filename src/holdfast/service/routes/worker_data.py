@@ -48,6 +48,15 @@ async def read_results(
     return call.items(await attempts.results(scope_of(call), lease, node, after=after, until=until, limit=limit))
 
 
+@table.get("/worker/definition", Permission.WORK, answers=work.JobDefinition, errors=(LeaseEnded,))
+async def read_definition(call: Call, lease: LeaseHeader = "") -> Response:
+    """The definition that the job of the lease follows.
+
+    Params hold references to secrets as they stand there, `{{ secrets.NAME }}`: the worker replaces them.
+    """
+    return call.answer(await call.state.desk.attempts.definition(scope_of(call), lease))
+
+
 @table.get("/worker/breakers/{name}", Permission.WORK, answers=work.BreakerSight, errors=(LeaseEnded,))
 async def see_breaker(
     call: Call,
