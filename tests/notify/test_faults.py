@@ -52,7 +52,7 @@ def orchestrator(url: str, home: Path, **more: str) -> Iterator[subprocess.Popen
 
 @pytest.mark.parametrize("action", ["kill", "stop", "error"])
 @pytest.mark.parametrize("point", OURS)
-async def test_nothing_is_lost_when_a_process_is_struck(
+async def test_invariant_28_nothing_is_lost_when_a_process_is_struck(
     stage: Stage, receiver: Receiver, database_url: str, tmp_path: Path, point: str, action: str
 ) -> None:
     await stage.webhook(receiver.url, events=["node_failed", "job_failed"])
