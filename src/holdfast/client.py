@@ -30,6 +30,7 @@ from holdfast.operations import (
     logs,
     overview,
     reading,
+    registering,
     submitting,
     verbs,
     watching,
@@ -333,8 +334,11 @@ class Client(
         return await submitting.newest_definition(self._scope, self._store, workflow_id)
 
     async def register(self, definition: Definition) -> Registration:
-        """Make a definition the one that `definition` returns for its id, without a job."""
-        return await submitting.register(self._scope, self._store, definition)
+        """Make a definition the one that `definition` returns for its id, without a job.
+
+        The schedule of its file is made, changed or paused with it.
+        """
+        return await registering.register(self._scope, self._store, definition)
 
     async def acknowledge(self, job_id: str, *, reason: str = "") -> Acknowledgement:
         """Note that a failed or partial job needs nothing more; a recovery of the job ends that."""

@@ -40,6 +40,7 @@ POINTS = {
     "probe.claimed": "a worker has reserved a breaker and not probed it",
     "probe.asked": "the probe has its result, which is not stored",
     "breaker.changed": "a person's change of a breaker is written and not committed",
+    "register.scheduled": "the schedule of a file is changed, its definition is not registered, nothing is committed",
     "tick.decided": "a process has decided what a tick of a schedule does, nothing is written",
     "tick.moved": "the row of a schedule is moved behind its tick, the job is not inserted, nothing is committed",
     "tick.written": "the row is moved and the job is inserted, nothing is committed",

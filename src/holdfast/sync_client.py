@@ -323,7 +323,10 @@ class SyncClient(
         return self._loop.run(self._client.definition(workflow_id))
 
     def register(self, definition: Definition) -> Registration:
-        """Make a definition the one that `definition` returns for its id, without a job."""
+        """Make a definition the one that `definition` returns for its id, without a job.
+
+        The schedule of its file is made, changed or paused with it.
+        """
         return self._loop.run(self._client.register(definition))
 
     def acknowledge(self, job_id: str, *, reason: str = "") -> Acknowledgement:

@@ -440,7 +440,7 @@ BY_COMMAND = {
     for point in POINTS
     if point.startswith(prefix)
 }
-STRUCK_ELSEWHERE = ("probe.", "breaker.", "request.", "api.", "delivery.", "tick.")
+STRUCK_ELSEWHERE = ("probe.", "breaker.", "request.", "api.", "delivery.", "tick.", "register.")
 """Points that this workload does not reach. tests/test_dependencies.py, tests/cli/test_breakers.py, tests/service and
 tests/schedules strike them."""
 AT_POINTS = [point for point in POINTS if point not in BY_COMMAND and not point.startswith(STRUCK_ELSEWHERE)]

@@ -40,7 +40,7 @@ async def test_each_tick_makes_a_job_although_their_inputs_are_the_same(stage: S
         assert len(await stage.jobs()) == number
 
 
-async def test_two_processes_that_look_at_once_make_one_job_of_each_tick(stage: Stage) -> None:
+async def test_invariant_27_two_processes_that_look_at_once_make_one_job_of_each_tick(stage: Stage) -> None:
     for number in range(20):
         await stage.add(f"s{number}")
         await stage.pass_time("1 second", f"s{number}")
@@ -231,3 +231,13 @@ async def test_a_paused_schedule_does_not_tick_and_catches_nothing_up(stage: Sta
     await stage.end_jobs()
     await stage.one.run_once()
     assert len(await stage.jobs()) == 2
+
+
+async def test_an_alert_of_a_schedule_is_an_event_for_the_webhooks_of_its_tenant(stage: Stage) -> None:
+    await stage.client.keep_webhook("ops", "https://ops.example/hook", events=["janitor_alert"])
+    await stage.add()
+    await stage.client.keep_tenant("default", queues=["maps"])
+    await stage.let_tick()
+    await stage.let_tick()
+    found = await stage.engine.query("select tenant, event, data ->> 'schedule' from holdfast.outbox")
+    assert found == [("default", "janitor_alert", "s")]

@@ -113,7 +113,7 @@ async def _add(
         answer_json(to_json(made))
         return ExitCode.DONE
     answer(f"Schedule {made.name} runs {made.workflow_id} {times(made)}.")
-    _show_next(made)
+    show_next(made)
     if not is_served:
         say("No orchestrator runs: nothing starts before one does.")
         say(f"  → {target.command('up')}")
@@ -145,7 +145,7 @@ async def _change(settings: Settings, verb: str, name: str, reason: str, *, as_j
             say(f"  → {target.command(f'schedules unpause {name}')}")
         case "unpause":
             answer(f"Schedule {name} ticks again.")
-            _show_next(changed)
+            show_next(changed)
         case _:
             answer(f"Schedule {name} is removed. Its jobs stay.")
     return ExitCode.DONE
@@ -216,12 +216,12 @@ def _show_one(one: Schedule, target: Target) -> None:
         answer(f"Waiting   {counted(len(one.waiting), 'tick')}, the first of {_at(one.waiting[0], one)}")
     if one.problem is not None:
         answer(f"Problem   {one.problem}")
-    _show_next(one)
+    show_next(one)
     if one.paused is not None:
         say(f"  → {target.command(f'schedules unpause {one.name}')}")
 
 
-def _show_next(one: Schedule) -> None:
+def show_next(one: Schedule) -> None:
     for number, run in enumerate(one.next_runs):
         answer(f"{'' if number else 'Next':<9} {_at(run, one)}")
 

@@ -15,6 +15,7 @@ from holdfast.define.kinds import node_from_json, node_to_json
 from holdfast.define.node import Node
 from holdfast.define.notify import NotifyRule
 from holdfast.define.source import DefinitionText
+from holdfast.define.timing import FileSchedule
 from holdfast.errors import Refused
 from holdfast.version import __version__
 
@@ -102,6 +103,8 @@ class Definition:
     """No part of the definition: what it was read from, if it was read."""
     document: dict[str, Any] | None = field(default=None, compare=False, repr=False)
     """No part of it either: what was written, before every default was filled in; None if it was read from a store."""
+    schedule: FileSchedule | None = field(default=None, compare=False, repr=False)
+    """No part of it either: when its jobs start by the clock. Only a registration of the document applies it."""
     _canonical: list[bytes] = field(default_factory=list, init=False, compare=False, repr=False)
     """Its canonical form, once somebody has asked for it: many jobs of a definition ask."""
 

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 
-from holdfast.define.bounds import HANDLER_NAME, MAX_NAME_LENGTH, MAX_NODES, MAX_PATTERN_LENGTH, MAX_URL_LENGTH
+from holdfast.define.bounds import (
+    HANDLER_NAME,
+    MAX_NAME_LENGTH,
+    MAX_NODES,
+    MAX_PATTERN_LENGTH,
+    MAX_SECONDS,
+    MAX_URL_LENGTH,
+)
 from holdfast.define.fields import (
     INPUT_NAME,
     NODE_NAME,
@@ -32,6 +39,7 @@ from holdfast.define.node_document import NodeDocument
 from holdfast.define.notify import MAX_NOTIFY_RULES
 from holdfast.define.notify_document import NotifyDocument
 from holdfast.define.retry_document import RetryDocument
+from holdfast.define.timing import LONGEST_CRON
 
 
 class ProbeDocument(DocumentPart):
@@ -71,6 +79,29 @@ class BreakerDocument(DocumentPart):
 
     probe: ProbeDocument | None = None
     """A check that must pass before the first task tries. Default: no check, the first task tries."""
+
+
+class ScheduleDocument(DocumentPart):
+    """When jobs of the workflow start by the clock: `cron` or `every_seconds`. `holdfast register` applies it."""
+
+    cron: Annotated[str, Field(max_length=LONGEST_CRON)] | None = None
+    """Minute, hour, day of the month, month and day of the week: `0 2 * * *` is every night at two."""
+
+    every_seconds: Annotated[int, Field(ge=1, le=MAX_SECONDS)] | None = None
+    """An interval, instead of `cron`."""
+
+    time_zone: Annotated[str, Field(max_length=MAX_NAME_LENGTH)] = "UTC"
+    """Where the times of `cron` are meant, such as `Africa/Kigali`. Default UTC."""
+
+    inputs: dict[str, Any] | None = None
+    """The inputs of the jobs. Default: none are given."""
+
+    overlap: Literal["skip", "queue", "replace"] = "skip"
+    """What a tick does while the job before it has not ended: `skip` it, `queue` it, or `replace` the job. Default
+    skip."""
+
+    catch_up: Literal["none", "last", "all"] = "last"
+    """Which ticks count of those that were missed. Default last."""
 
 
 def type_tag(value: Any) -> str | None:
@@ -171,6 +202,9 @@ class WorkflowDocument(DocumentPart):
 
     notify: Annotated[list[NotifyDocument], Field(max_length=MAX_NOTIFY_RULES)] | None = None
     """The receivers of a job's events."""
+
+    schedule: ScheduleDocument | None = None
+    """When jobs start by the clock. `holdfast register` applies it; without this key, the schedule is paused."""
 
     nodes: Annotated[
         dict[Annotated[str, Field(pattern=NODE_NAME, max_length=MAX_NAME_LENGTH)], AnyNodeDocument],

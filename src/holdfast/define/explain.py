@@ -13,6 +13,7 @@ from holdfast.define.document import (
     BreakerDocument,
     InputDocument,
     ProbeDocument,
+    ScheduleDocument,
     WorkflowDocument,
     type_tag,
 )
@@ -155,6 +156,8 @@ def _known_keys(parent: Path, kind: Kind[Any] | None) -> list[str]:
         model = kind.document
     elif parent[0] == "inputs":
         model = InputDocument
+    elif parent == ("schedule",):
+        model = ScheduleDocument
     elif parent[0] == "breakers" and len(parent) == 2:
         model = BreakerDocument
     elif parent[-1] == "retry":

@@ -6,15 +6,17 @@ from dataclasses import replace
 
 from holdfast.define import pattern
 from holdfast.define.definition import Definition, Input, InputType, OnFailure
-from holdfast.define.document import BreakerDocument, InputDocument, WorkflowDocument
+from holdfast.define.document import BreakerDocument, InputDocument, ScheduleDocument, WorkflowDocument
 from holdfast.define.fields import float_or_none
 from holdfast.define.gates import DEFAULTED, BreakerRules
-from holdfast.define.inputs import value_problems
+from holdfast.define.inputs import check_inputs, value_problems
 from holdfast.define.kinds import kind_of_document
 from holdfast.define.notify_document import normalise_notify
 from holdfast.define.retry_document import normalise_retry
 from holdfast.define.source import Path, Report
+from holdfast.define.timing import FileSchedule, check_time_zone, check_timing
 from holdfast.define.work_document import WorkflowDefaults
+from holdfast.errors import InvalidInput
 
 _FITTING: dict[str, tuple[InputType, ...]] = {
     "pattern": (InputType.STRING, InputType.ANY),
@@ -48,7 +50,35 @@ def normalise(document: WorkflowDocument, report: Report) -> Definition:
         notify=normalise_notify(document.notify, report),
     )
     _check_deliverables(definition, report)
-    return definition
+    if document.schedule is None:
+        return definition
+    return replace(definition, schedule=_schedule(document.schedule, definition, report))
+
+
+def _schedule(document: ScheduleDocument, definition: Definition, report: Report) -> FileSchedule | None:
+    inputs = dict(document.inputs or {})
+    try:
+        check_inputs(definition, inputs)
+    except InvalidInput as wrong:
+        for problem in wrong.errors:
+            report.at_value(("schedule", "inputs"), problem.message, problem.suggestion)
+    try:
+        timing = check_timing(document.cron, document.every_seconds, document.time_zone)
+    except InvalidInput as wrong:
+        report.at_value(
+            report.source.first_of(("schedule", _wrong_key(document)), ("schedule",)), wrong.message, wrong.remedy
+        )
+        return None
+    return FileSchedule(timing, inputs, document.overlap, document.catch_up)
+
+
+def _wrong_key(document: ScheduleDocument) -> str:
+    """The key at which a mistake in the times is shown."""
+    try:
+        check_time_zone(document.time_zone)
+    except InvalidInput:
+        return "time_zone"
+    return "cron"
 
 
 def _text(text: str | None) -> str:

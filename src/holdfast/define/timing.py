@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
+from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
@@ -69,6 +70,16 @@ class Timing:
             if len(ticks) >= most or begin == first:
                 return ticks[-most:]
             window *= 4
+
+
+@dataclass(frozen=True, slots=True)
+class FileSchedule:
+    """What `schedule` in a workflow file says. It is no part of the definition."""
+
+    timing: Timing
+    inputs: dict[str, Any]
+    overlap: str
+    catch_up: str
 
 
 def check_timing(cron: str | None, every_seconds: int | None, time_zone: str) -> Timing:

@@ -67,6 +67,7 @@ class Workflow:
         retry: Retry | Mapping[str, Any] | None = None,
         breakers: Mapping[str, Mapping[str, Any]] | None = None,
         notify: Sequence[Mapping[str, Any]] | None = None,
+        schedule: Mapping[str, Any] | None = None,
         result: Any = _UNSET,
     ) -> None:
         self.workflow_id = workflow_id
@@ -84,6 +85,7 @@ class Workflow:
             on_failure=on_failure,
             retry=_retry(retry),
             breakers=breakers,
+            schedule=schedule,
             notify=[dict(rule) for rule in notify] if notify is not None else None,
         )
         if result is not _UNSET:

@@ -55,6 +55,7 @@ from holdfast.store.read_rows import (
     WorkflowLine,
 )
 from holdfast.store.records import KnownDefaults, NewJob, SignalAnswer, SubmitAnswer
+from holdfast.store.schedule_rows import Registered, ScheduleRow
 from holdfast.store.schema import SchemaStatus, TableSize
 
 
@@ -210,9 +211,14 @@ class OperationsStore(HasNotifications, HasSchedules, SubmissionStore, WorkStore
         ...
 
     async def register(
-        self, tenant: str, definition: Definition, actor: str, origin: Origin = ...
-    ) -> tuple[datetime, bool]:
-        """Make a definition the current one of its id; returns since when it is, and whether it was not before."""
+        self,
+        tenant: str,
+        definition: Definition,
+        actor: str,
+        origin: Origin = ...,
+        apply: Callable[[ScheduleRow | None, int, datetime], ScheduleRow | None] | None = None,
+    ) -> Registered:
+        """Make a definition the current one of its id; `apply` changes the schedule of that name with it."""
         ...
 
     async def acknowledge(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -23,7 +23,7 @@ from holdfast.remedies import Remedy
 from holdfast.schedules.deciding import Answer, CatchUp, Overlap, decide_trigger
 from holdfast.schedules.moving import carry_out
 from holdfast.store.records import NewJob
-from holdfast.store.schedule_rows import FILE, LEFT_FILE, MOST_WAITING, PERSON, ScheduleRow, Wanted
+from holdfast.store.schedule_rows import FILE, LEFT_FILE, MOST_WAITING, PERSON, Decide, ScheduleRow, Wanted
 from holdfast.views.schedules import Schedule, Triggered, schedule_view, triggered_view
 
 MOST_SCHEDULES = 1000
@@ -35,8 +35,6 @@ LABEL = "schedule"
 """The label of the jobs of a schedule; its value is the name."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 Choice = TypeVar("Choice", bound=StrEnum)
-Decide = Callable[[ScheduleRow | None, int, datetime], ScheduleRow | None]
-"""From a schedule as it is, the number of those of its tenant, and the time, to what it becomes."""
 
 
 async def schedules(scope: Scope, store: OperationsStore) -> list[Schedule]:

@@ -32,7 +32,7 @@ from holdfast.operations.labels import check_labels
 from holdfast.operations.marks import Marks
 from holdfast.operations.ports import OperationsStore, ReadStore
 from holdfast.operations.scope import Scope
-from holdfast.operations.tenants import refusals, refuse_other_queues
+from holdfast.operations.tenants import refusals
 from holdfast.operations.verbs import ANSWER_SECONDS, Verb, VerbRequest, answer, plan, send
 from holdfast.remedies import Remedy
 from holdfast.store.payloads import LIMIT_BYTES
@@ -40,7 +40,6 @@ from holdfast.store.read_rows import Stages
 from holdfast.store.records import NewJob, SubmitAnswer
 from holdfast.views.encoding import HIDDEN, LOCAL, VERBATIM
 from holdfast.views.outcome import Recovery, recovery_view
-from holdfast.views.overview import Registration
 
 MAX_KEY_LENGTH = 500
 NO_MARKS = Marks()
@@ -331,19 +330,6 @@ async def _submit(
         pinned = resolved(store, jobs)
         with suppress(DefaultsChanged):
             return pinned, await store.submit_each(pinned)
-
-
-async def register(scope: Scope, store: OperationsStore, definition: Definition) -> Registration:
-    """Make a definition the one that a submission by its id takes, without a job."""
-    await refuse_other_queues(store, scope.tenant, definition)
-    registered_at, is_new = await store.register(scope.tenant, definition, scope.actor, scope.origin)
-    return Registration(
-        definition.workflow_id,
-        definition.version,
-        definition.hash(),
-        registered_at,
-        "registered" if is_new else "already_current",
-    )
 
 
 async def newest_definition(scope: Scope, store: OperationsStore, workflow_id: str) -> Definition:

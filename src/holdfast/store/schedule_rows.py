@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -59,6 +59,19 @@ class ScheduleRow(NamedTuple):
 
     def next_tick(self, moment: datetime) -> datetime | None:
         return self.timing.after(moment, self.anchored_at)
+
+
+Decide = Callable[[ScheduleRow | None, int, datetime], ScheduleRow | None]
+"""From a schedule as it is, the number of those of its tenant, and the time, to what it becomes."""
+
+
+class Registered(NamedTuple):
+    """What a registration has come to."""
+
+    registered_at: datetime
+    is_new: bool
+    schedule: ScheduleRow | None = None
+    """The schedule with the id of the workflow as name; None: there is none, or it was not looked at."""
 
 
 class Wanted(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 import orjson
@@ -16,12 +15,14 @@ from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.audit import audit_of_verb, signal_data
 from holdfast.store.audit_rows import NOWHERE, Origin
 from holdfast.store.columns import by_name, records, remedy_of
-from holdfast.store.connection import SYNC, Statement
+from holdfast.store.connection import SYNC, Statement, answer_of
 from holdfast.store.gathering import SharedCommits
 from holdfast.store.payloads import value_or_name
 from holdfast.store.queries import query
 from holdfast.store.read_rows import AcknowledgementRow
 from holdfast.store.records import ANYBODY, KnownDefaults, NewJob, PlanRow, SignalAnswer, SubmitAnswer
+from holdfast.store.schedule_changes import ROLE, change_schedule
+from holdfast.store.schedule_rows import Decide, Registered
 from holdfast.store.session import PostgresSession, signalled
 
 
@@ -136,9 +137,14 @@ class PostgresSubmissions(PostgresSession):
         return rows[0]["definition"].encode() if rows else None
 
     async def register(
-        self, tenant: str, definition: Definition, actor: str, origin: Origin = NOWHERE
-    ) -> tuple[datetime, bool]:
-        """Make a definition the current one of its id; returns since when it is, and whether it was not before."""
+        self,
+        tenant: str,
+        definition: Definition,
+        actor: str,
+        origin: Origin = NOWHERE,
+        apply: Decide | None = None,
+    ) -> Registered:
+        """Make a definition the current one of its id; `apply` changes the schedule of that name with it."""
         definition_hash = definition.hash()
         parameters = {
             "tenant": tenant,
@@ -153,9 +159,17 @@ class PostgresSubmissions(PostgresSession):
             one = definition.text
             source = {"kind": one.kind, "name": one.name, "content": one.content}
             text = [(query("register_source"), {"tenant": tenant, "definition_hash": definition_hash, **source})]
-        registered, *_ = await self._exchange("main", (query("register_definition"), parameters), *text)
-        (row,) = by_name(registered)
-        return row["registered_at"], row["is_new"]
+        statements = [(query("register_definition"), parameters), *text]
+        if apply is None:
+            registered, *_ = await self._exchange("main", *statements)
+            return Registered(**by_name(registered)[0])
+        async with self.connections.use(ROLE) as connection, connection.transaction():
+            # First the schedule, as in a tick: both lock its row before any other.
+            name, action = definition.workflow_id, "schedule.register"
+            schedule = await change_schedule(connection, tenant, name, action, apply, actor, origin)
+            await failpoint.hit("register.scheduled")
+            answers = [await connection.execute(statement, given) for statement, given in statements]
+            return Registered(**by_name(await answer_of(answers[0]))[0], schedule=schedule)
 
     async def keep_plan(self, plan: PlanRow, definition: bytes) -> None:
         """Keep the plan of a correction, and the definition that it brings, until its owner carries it out."""

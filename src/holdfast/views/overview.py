@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
+from holdfast.views.encoding import IF_ANY
 from holdfast.views.fleet import UnservedTasks
 from holdfast.views.gates import Pause
+from holdfast.views.schedules import AppliedSchedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,8 @@ class Registration:
     registered_at: datetime
     answer: str
     """`registered`: it is the current one now. `already_current`: it was before."""
+    schedule: AppliedSchedule | None = field(default=None, metadata=IF_ANY)
+    """The schedule of the file, if it has one or had one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from holdfast.store.schedule_rows import Move, ScheduleRow
+from holdfast.store.schedule_rows import FILE, LEFT_FILE, Move, ScheduleRow
 from holdfast.views.encoding import VERBATIM
 from holdfast.views.gates import Pause
 
@@ -60,6 +60,28 @@ class Triggered:
     """`started`, `waits` for the end of the job before it, or `replaces` that job."""
     job_id: str | None
     """The job that was made; null while the tick waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedSchedule:
+    """What a registration has made of the schedule of the file."""
+
+    answer: str
+    """`added`, `changed`, `unchanged` or `paused`: the file no longer has it."""
+    schedule: Schedule
+
+
+def applied_view(before: ScheduleRow | None, after: ScheduleRow | None) -> AppliedSchedule | None:
+    """None: the file has no schedule, and had none."""
+    if after is None or (before is not None and before.source == after.source != FILE):
+        return None
+    if before is None:
+        answer = "added"
+    elif after.source == LEFT_FILE:
+        answer = "paused"
+    else:
+        answer = "unchanged" if before.revision == after.revision else "changed"
+    return AppliedSchedule(answer, schedule_view(after))
 
 
 def schedule_view(row: ScheduleRow) -> Schedule:

@@ -41,14 +41,27 @@ where s.tenant = %(tenant)s and s.name = %(name)s and s.schedule_id = %(schedule
     and s.revision = %(revision)s and s.next_at is not distinct from %(tick)s::timestamptz;
 
 -- name: write_schedule_alert
--- At most one line an hour for each schedule.
-insert into janitor_actions (run, duty, action, reason, before)
-select gen_random_uuid(), 'schedules', 'alert', %(reason)s::text,
-    jsonb_build_object('tenant', %(tenant)s::text, 'schedule', %(name)s::text)
-where not exists (
-    select 1 from janitor_actions a
-    where a.at > now() - interval '1 hour' and a.action = 'alert' and a.duty = 'schedules'
-        and a.before ->> 'tenant' = %(tenant)s::text and a.before ->> 'schedule' = %(name)s::text);
+-- At most one line an hour for each schedule, and an event for the webhooks of its tenant.
+with written as (
+    insert into janitor_actions (run, duty, action, reason, before)
+    select gen_random_uuid(), 'schedules', 'alert', %(reason)s::text,
+        jsonb_build_object('tenant', %(tenant)s::text, 'schedule', %(name)s::text)
+    where not exists (
+        select 1 from janitor_actions a
+        where a.at > now() - interval '1 hour' and a.action = 'alert' and a.duty = 'schedules'
+            and a.before ->> 'tenant' = %(tenant)s::text and a.before ->> 'schedule' = %(name)s::text)
+    returning duty, reason
+),
+noted as (
+    insert into outbox (tenant, event, data)
+    select %(tenant)s::text, 'janitor_alert',
+        jsonb_build_object('duty', w.duty, 'reason', w.reason, 'schedule', %(name)s::text)
+    from written w
+    where exists (
+        select 1 from webhooks k
+        where k.tenant = %(tenant)s::text and k.disabled_at is null and 'janitor_alert' = any(k.events))
+)
+select duty from written;
 
 -- name: take_schedules_turn
 -- Changes of a tenant's schedules by people run one after the other: they are counted.
