@@ -6,6 +6,7 @@ import base64
 import json
 import logging
 import uuid
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ from holdfast.operations.verbs import Verb, VerbRequest
 from holdfast.views.encoding import to_json
 from tests import secret_handlers
 from tests.conftest import eventually
-from tests.running import HOME, Engine, nodes, running
+from tests.notify.mailbox import mailbox
+from tests.notify.receiver import receiving
+from tests.running import HOME, Engine, client_of, nodes, running
 from tests.running import registry as registry_of
 from tests.service.serving import API, serving_http
 
@@ -235,3 +238,84 @@ async def test_a_process_of_a_handler_has_no_variables_of_secrets_and_is_used_on
         found = await engine.outputs(job_id)
     assert found["one"]["variables"] == found["two"]["variables"] == []
     assert found["one"]["pid"] != found["two"]["pid"]
+
+
+NOTIFYING = """
+workflow_id: notifying
+notify:
+  - {on: [failed, partial], email: ann@example.org}
+nodes:
+  each:
+    type: fan_out
+    source: "{{ ['permanent', 'cut', 'crash'] }}"
+    task:
+      handler: fail.apart
+      params: {token: "{{ secrets.CANARY }}", how: "{{ item }}"}
+      retry: {max_retries: 0}
+"""
+
+
+async def test_a_secret_is_in_no_mail_and_no_webhook(canary: str, database_url: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        async with mailbox() as box, receiving() as receiver:
+            settings: dict[str, Any] = {
+                "outgoing_allow": ("127.0.0.1",), "smtp_from": "holdfast@example.org",
+                "smtp_url": f"smtp://127.0.0.1:{box.port}",
+            }  # fmt: skip
+            async with client_of(database_url) as engine:
+                await engine.query(
+                    "insert into holdfast.notify_settings (tenant, mail_domains)"
+                    " values ('default', array['example.org'])"
+                )
+                async with running(database_url, handlers(), **settings):
+                    definition = load_text(NOTIFYING)
+                    job_id = (await engine.client.submit(definition, callback_url=f"{receiver.url}/ended")).job_id
+                    await engine.finished(job_id)
+
+                    async def all_came() -> bool:
+                        return bool(box.mails) and bool(receiver.requests)
+
+                    await eventually(all_came)
+            for mail in box.mails:
+                part = mail.get_body(("plain",))
+                assert part is not None and "***" in part.get_content()
+                for one in mail.walk():
+                    if not one.is_multipart():
+                        assert_hidden(canary, str(one.get_content()), "a mail")
+                assert_hidden(canary, str(mail), "a mail")
+            for request in receiver.requests:
+                assert_hidden(canary, request.body.decode(), "a webhook")
+                assert_hidden(canary, str(request.headers), "a webhook")
+
+
+async def test_params_given_by_hand_a_batch_and_an_undo_have_the_value_too(canary: str, database_url: str) -> None:
+    text = """
+    workflow_id: more
+    nodes:
+      one: {handler: check.length, params: {text: "{{ secrets.CANARY }}"}, compensate: take.back, next: each}
+      each: {type: fan_out, source: "{{ [1, 2] }}", task: {handler: echo}, next: sum}
+      sum:
+        type: fan_in
+        handler: check.length
+        params: {text: "<{{ secrets.CANARY }}>"}
+        batch: {handler: check.length, params: {text: "batch {{ secrets.CANARY }}", whole: "{{ item }}"}, size: 1}
+    """
+    async with running(database_url, handlers()) as engine:
+        job_id = await engine.submit(text)
+        assert (await engine.finished(job_id))["result"] == len(f"<{canary}>")
+        rows = await engine.query("select output from tasks where job_id = %s and node = 'sum' and item >= 0", job_id)
+        assert rows == [(len(f"batch {canary}"),)] * 2
+        given = {"text": "{{ secrets.CANARY }}", "whole": "by hand"}
+        await engine.client.send(job_id, VerbRequest(Verb.CLEAR, "one", params=given), reason="by hand")
+
+        async def is_completed(generation: int, status: str) -> bool:
+            now = await engine.status(job_id)
+            return bool(now["generation"] == generation and now["status"] == status)
+
+        await eventually(lambda: is_completed(2, "completed"))
+        assert (await engine.outputs(job_id))["one"] == len(canary)
+        await engine.client.send(job_id, VerbRequest(Verb.UNDO), reason="take it back")
+        await eventually(lambda: is_completed(3, "cancelled"))
+        assert (await engine.status(job_id))["error"]["code"] == "UNDONE"
+        assert nodes(await engine.status(job_id))["one"]["status"] == "cancelled"

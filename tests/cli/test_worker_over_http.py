@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx2
 import pytest
 
+from holdfast import tracing
+from holdfast.client import Client
 from holdfast.define.load import load_text
+from holdfast.operations.scope import Scope
 from tests.cli.conftest import HOLDFAST
+from tests.metrics.collector import collecting
+from tests.metrics.scraping import Scrape
 from tests.running import Engine, running
 from tests.service.serving import Service, serving_http
 
@@ -34,6 +41,11 @@ def bind(*, ctx: Context):
     maps = [ctx.fetch(one["map"]).read_text() for one in found]
     return {"maps": maps, "bytes": sum(len(one["big"]) for one in found)}
 
+@handler("sign", isolation="process")
+def sign(token, note, *, ctx: Context):
+    print("signing with", token)
+    return {"length": len(token), "note": len(note), "token": token}
+
 @handler("query", database=True)
 def query(*, ctx: Context):
     return ctx.database_url
@@ -49,6 +61,15 @@ nodes:
     next: bound
   bound: {handler: bind}
 """
+
+
+SIGNED = """
+workflow_id: signed
+inputs: {note: {type: string}}
+nodes:
+  sign: {handler: sign, params: {token: "{{ secrets.TOKEN }}", note: "{{ inputs.note }}"}}
+"""
+REFERENCE = "{{ secrets.TOKEN }}"
 
 
 @asynccontextmanager
@@ -97,19 +118,69 @@ async def test_a_worker_without_a_database_runs_a_workflow_with_files_and_large_
     assert await engine.query("select count(*) from holdfast.workers where ended_at is null") == [(0,)]
 
 
-@pytest.mark.parametrize(
-    ("roles", "arguments", "words"),
-    [
-        (["viewer"], [], "may not work"),
-        (["worker"], ["--metrics-port", "0"], "has no port for metrics"),
-        ([], [], "not valid"),
-    ],
-)
+async def test_a_worker_without_a_database_has_the_secrets_and_the_service_has_none(
+    service: Service, engine: Engine, tmp_path: Path
+) -> None:
+    key, secret = await service.key("worker"), "a-secret-of-the-worker-alone"
+    # Large params come by themselves, after the claim.
+    notes = [REFERENCE, REFERENCE + "x" * 100_000]
+    job_ids = [await engine.submit(load_text(SIGNED), {"note": note}) for note in notes]
+    environment = {"HOLDFAST_API_KEY": key, "HOLDFAST_SECRET_TOKEN": secret}
+    async with worker(tmp_path, "--url", service.url, **environment) as process:
+        ended = [await engine.finished(job_id, 60) for job_id in job_ids]
+        process.terminate()
+        said = (await process.communicate())[0].decode()
+    for status, note in zip(ended, notes, strict=True):
+        assert status["result"] == {"length": len(secret), "note": len(note), "token": "***"}, status
+        (attempt,) = await engine.client.attempts(status["job_id"])
+        assert attempt.log == "signing with ***\n"
+    assert secret not in said
+
+
+async def _until_ready(output: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    async for line in output:
+        yield line
+        if line.startswith(b"{"):
+            return
+
+
+async def test_a_worker_over_http_shows_what_it_has_counted_and_sends_its_spans(
+    engine: Engine, service: Service, tmp_path: Path
+) -> None:
+    key = await service.key("worker")
+    caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    client = Client(engine.store, Scope(traceparent=caller))
+    with collecting() as collector:
+        environment = {"HOLDFAST_API_KEY": key, "HOLDFAST_TRACES_URL": collector.url}
+        arguments = ("--url", service.url, "--metrics-port", "0", "--json")
+        async with worker(tmp_path, *arguments, **environment) as process:
+            assert process.stdout is not None
+            # Its log lines go the same way.
+            lines = [line async for line in _until_ready(process.stdout)]
+            place = json.loads(lines[-1])["metrics"]
+            job_id = (await client.submit(load_text(FLOW), {"region": "CIV", "big": ""})).job_id
+            await engine.finished(job_id, 60)
+            async with httpx2.AsyncClient() as scraper:
+                page = Scrape((await scraper.get(place)).text)
+            process.terminate()
+            await process.communicate()
+    assert page.value("holdfast_attempts_total", outcome="completed", code="") == 5
+    assert page.value("holdfast_slots") == 16
+    assert "holdfast_workers" not in page.names
+    job = tracing.Place.parse(caller)
+    assert job is not None
+    tasks = {job.of_task(job_id, "each", item, 1).span_id for item in range(4)}
+    tasks.add(job.of_task(job_id, "bound", -1, 1).span_id)
+    assert {int(span.parent_id, 16) for span in collector.named("attempt")} == tasks
+    assert {span.trace_id for span in collector.spans} == {f"{job.trace_id:032x}"}
+
+
+@pytest.mark.parametrize(("roles", "words"), [(["viewer"], "may not work"), ([], "not valid")])
 async def test_a_worker_that_cannot_work_over_http_says_why(
-    service: Service, tmp_path: Path, roles: list[str], arguments: list[str], words: str
+    service: Service, tmp_path: Path, roles: list[str], words: str
 ) -> None:
     key = await service.key(*roles) if roles else f"hf_{'0' * 51}"
-    async with worker(tmp_path, *arguments, HOLDFAST_URL=service.url, HOLDFAST_API_KEY=key) as process:
+    async with worker(tmp_path, HOLDFAST_URL=service.url, HOLDFAST_API_KEY=key) as process:
         said = (await asyncio.wait_for(process.communicate(), 60))[0].decode()
         assert process.returncode != 0
     assert words in said

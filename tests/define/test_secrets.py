@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.define.load import load_text
 from holdfast.define.program import compile_definition
-from holdfast.define.secrets import AmbiguousSecret, SecretParams, Secrets
+from holdfast.define.secrets import AmbiguousSecret, Secrets, secrets_of
 from holdfast.errors import InvalidDefinition
 
 ONE = "workflow_id: w\nnodes:\n  a:\n    handler: h\n    params: {token: 'TEXT'}\n"
@@ -107,7 +107,7 @@ def test_each_part_of_a_node_has_its_own_references() -> None:
 
 
 def test_only_the_references_of_the_workflow_are_replaced() -> None:
-    params = SecretParams({"a": "x {{ inputs.i }} {{ secrets.X }}", "b": ["{{ secrets.Y }}"], "c": "{{ inputs.i }}"})
+    params = secrets_of({"a": "x {{ inputs.i }} {{ secrets.X }}", "b": ["{{ secrets.Y }}"], "c": "{{ inputs.i }}"})
     values = {"X": "1", "Y": r"\1 {{ secrets.X }}"}
     data = {"a": "x data {{ secrets.X }}", "b": ["{{ secrets.Y }}"], "c": "{{ secrets.X }}"}
     assert params.filled(data, values) == {"a": "x data 1", "b": [r"\1 {{ secrets.X }}"], "c": "{{ secrets.X }}"}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from holdfast.outgoing import Outgoing
 from holdfast.store.postgres import PostgresStore
-from tests.notify.receiver import Receiver
+from tests.notify.receiver import Receiver, receiving
 from tests.notify.stage import FORMER, SECRET, Stage
 
 pytestmark = pytest.mark.anyio
@@ -296,6 +300,35 @@ async def test_a_private_address_is_refused_and_not_called(stage: Stage, receive
     errors = [error for *_, error in await stage.deliveries()]
     assert all("is not a public address; HOLDFAST_OUTGOING_ALLOW does not list it" in error for error in errors)
     assert len(errors) == 2
+
+
+@pytest.mark.parametrize("name", ["hooks.test", "other.test"])
+async def test_a_webhook_with_tls_is_looked_up_once_and_must_prove_its_name(
+    stage: Stage, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("hooks.test").configure_cert(tls)
+    look, looked = socket.getaddrinfo, []
+
+    def found(host: Any, *more: Any, **named: Any) -> Any:
+        looked.append(host)
+        return look("127.0.0.1" if str(host).endswith(".test") else host, *more, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    async with receiving(tls) as receiver:
+        await stage.webhook(f"https://{name}:{receiver.port}/path")
+        await stage.note()
+        await stage.send(stage.notifier(outgoing=Outgoing([name])))
+        assert looked.count(name) == 1
+        ((status, _, error),) = await stage.deliveries()
+        if name == "hooks.test":
+            assert (status, receiver.requests[0].headers["host"]) == ("sent", f"{name}:{receiver.port}")
+        else:
+            assert (status, receiver.requests) == ("waiting", [])
+            assert "certificate" in error.lower()
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,14 @@ async def test_an_address_without_a_credential_is_limited_also_on_this_machine(d
         assert (await viewer.get(f"{API}/jobs")).status_code == 200
 
 
+async def test_many_requests_that_bring_one_right_key_at_once_are_no_guesses(database_url: str) -> None:
+    """As after a restart of the service, when all its listeners come again."""
+    async with serving_http(database_url, wrong_credentials_per_minute=5) as service:
+        clients = [service.with_key(await service.key("viewer"))] * 50
+        answers = await asyncio.gather(*(client.get(f"{API}/queues") for client in clients))
+        assert Counter(answer.status_code for answer in answers) == {200: 50}
+
+
 async def test_guessing_of_keys_stops_and_those_who_are_known_are_not_locked_out(database_url: str) -> None:
     async with serving_http(database_url, wrong_credentials_per_minute=5) as service:
         key = await service.key("viewer")

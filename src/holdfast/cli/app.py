@@ -14,6 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.models import CommandInfo
 
+from holdfast import tracing
 from holdfast.cli.commands import (
     data,
     files,
@@ -74,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     if is_set(ASKED):
         complete_words()
     code = execute(words)
+    # Before the end: the interpreter's own end may not come.
+    tracing.stop()
     close_streams()
     # The interpreter would wait for threads that handlers have left running.
     if any(not thread.daemon and thread is not threading.main_thread() for thread in threading.enumerate()):

@@ -16,7 +16,7 @@ from holdfast.cli.words import counted, duration
 from holdfast.define.bounds import checked_queue
 from holdfast.define.registry import Registry
 from holdfast.define.settings_check import refuse_wrong_settings
-from holdfast.errors import ExitCode, InvalidInput
+from holdfast.errors import ExitCode
 from holdfast.services import Services
 from holdfast.settings import Settings
 
@@ -107,11 +107,6 @@ async def _serve(
 
 async def _work_over_http(settings: Settings, registry: Registry, queues: list[str] | None, *, as_json: bool) -> int:
     """A worker whose tasks come from the service that the settings name."""
-    if settings.metrics_port is not None:
-        raise InvalidInput(
-            "A worker over HTTP has no port for metrics.",
-            remedy="Leave --metrics-port out; the service shows the figures of the installation.",
-        )
     registry, left_out = registry.without_database()
     if left_out and not as_json:
         say(f"Without a database these handlers are left out: {', '.join(left_out)}.")
@@ -125,10 +120,12 @@ async def _work_over_http(settings: Settings, registry: Registry, queues: list[s
     def left_behind() -> str:
         return "" if as_json else _left_behind("worker", services, settings)
 
-    async with draining(stop, left_behind) as drain, services:
+    measuring = serving_metrics(None, settings, services.meters, lambda: services.are_ready)
+    async with draining(stop, left_behind) as drain, measuring as metrics, services:
         await services.until_registered(READY_SECONDS)
         if drain.asked_by is None:
-            _say_ready("worker", settings, registry, queues, None, None, as_json=as_json)
+            metrics_url = f"{metrics.url}/metrics" if metrics is not None else None
+            _say_ready("worker", settings, registry, queues, None, metrics_url, as_json=as_json)
         await services.wait()
     return _ended("worker", drain.asked_by, as_json=as_json)
 

@@ -7,7 +7,7 @@ where the workflow itself has it: text that came as an input, an item or an outp
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -27,27 +27,30 @@ class AmbiguousSecret(Exception):
     """A value that a text inserted looks like a reference to a secret."""
 
 
-def may_have_secrets(params: Any) -> bool:
-    """Whether params hold text like a reference to a secret. This is asked for every task, so it must be quick."""
-    return _BEGINNING in orjson.dumps(params)
+def may_have_secrets(params: Any, params_ref: str | None = None) -> bool:
+    """Whether params hold text like a reference to a secret. This is asked for every task, so it must be quick.
+
+    Params that are stored elsewhere may have anything.
+    """
+    return params_ref is not None or _BEGINNING in orjson.dumps(params)
 
 
 class SecretParams:
     """The references in the params of one task: each place that has some, with their names in order."""
 
-    def __init__(self, params: Any) -> None:
-        self._places = list(_places(params, ()))
+    def __init__(self, places: Iterable[tuple[Path, tuple[str, ...]]]) -> None:
+        self.places = tuple(places)
 
     def __bool__(self) -> bool:
-        return bool(self._places)
+        return bool(self.places)
 
     @property
     def names(self) -> list[str]:
-        return sorted({name for _, names in self._places for name in names})
+        return sorted({name for _, names in self.places for name in names})
 
     def filled(self, params: Any, values: Mapping[str, str]) -> Any:
         """The params with values instead of references. What was given another value by hand keeps that."""
-        for path, names in self._places:
+        for path, names in self.places:
             params = _filled(params, path, path, names, values)
         return params
 
@@ -68,7 +71,12 @@ class Secrets:
 
 
 def _of_task(task: dict[str, Any] | None) -> SecretParams:
-    return SecretParams((task or {}).get("params"))
+    return secrets_of((task or {}).get("params"))
+
+
+def secrets_of(params: Any) -> SecretParams:
+    """The references in the params as the workflow has them."""
+    return SecretParams(_places(params, ()))
 
 
 def _places(value: Any, path: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from holdfast.define.secrets import Secrets, may_have_secrets
 from holdfast.operations.lease_tokens import LeaseFacts, token_of
 from holdfast.store.bound_rows import BoundWorker
 from holdfast.store.leases import LEASE_SLACK_SECONDS
 from holdfast.store.records import JobFacts, Lease
 from holdfast.tracing import Place
-from holdfast.views.work import ClaimedTask, ResumePoint
+from holdfast.views.work import ClaimedTask, ResumePoint, SecretPlace
 from holdfast.worker.ports import TaskSource
 
 NO_FACTS = JobFacts(1, {})
 """Of a job that was pruned since the claim."""
+MOST_DEFINITIONS = 256
+_secrets: dict[str, Secrets] = {}
+"""By the hash of a definition, which no other one has."""
 
 
 async def claimed_tasks(
@@ -22,10 +26,33 @@ async def claimed_tasks(
 ) -> tuple[ClaimedTask, ...]:
     """The tasks of one claim, each with its signed lease and with what its handler may ask of its job."""
     facts = await source.job_facts(sorted({lease.job_id for lease in leases})) if leases else {}
-    return tuple(_task(secret, worker, lease, facts.get(lease.job_id, NO_FACTS), claimed_at) for lease in leases)
+    tasks = []
+    for lease in leases:
+        job = facts.get(lease.job_id, NO_FACTS)
+        tasks.append(_task(secret, worker, lease, job, claimed_at, await _places(source, lease, job)))
+    return tuple(tasks)
 
 
-def _task(secret: bytes, worker: BoundWorker, lease: Lease, job: JobFacts, claimed_at: int) -> ClaimedTask:
+async def _places(source: TaskSource, lease: Lease, job: JobFacts) -> tuple[SecretPlace, ...]:
+    """Where the params of a task refer to secrets."""
+    if not job.definition_hash or not may_have_secrets(lease.params, lease.params_ref):
+        return ()
+    if job.definition_hash not in _secrets:
+        while len(_secrets) >= MOST_DEFINITIONS:
+            del _secrets[next(iter(_secrets))]
+        _secrets[job.definition_hash] = Secrets(await source.definition(job.definition_hash))
+    found = _secrets[job.definition_hash].of(lease.node, lease.item)
+    return tuple(SecretPlace(path, names) for path, names in found.places) if found is not None else ()
+
+
+def _task(
+    secret: bytes,
+    worker: BoundWorker,
+    lease: Lease,
+    job: JobFacts,
+    claimed_at: int,
+    places: tuple[SecretPlace, ...],
+) -> ClaimedTask:
     signed = LeaseFacts(
         lease.job_id,
         lease.node,
@@ -68,4 +95,5 @@ def _task(secret: bytes, worker: BoundWorker, lease: Lease, job: JobFacts, claim
         owner=lease.owner,
         params_ref=lease.params_ref,
         output_ref=lease.output_ref,
+        secrets=places,
     )

@@ -116,6 +116,7 @@ def lease_of(task: dict[str, Any]) -> Lease:
         has_contract=False,
         is_undo=task["undo"],
         output_ref=task["output_ref"],
+        secrets=tuple((tuple(one["path"]), tuple(one["names"])) for one in task.get("secrets", ())),
     )
 
 

@@ -177,6 +177,8 @@ class Lease(NamedTuple):
     """It undoes what the task has done: `params` has the task's own under `params`, and its output under `output`."""
     output_ref: str | None = None
     """The digest of an output that is undone and too large for a row."""
+    secrets: tuple[tuple[tuple[str | int, ...], tuple[str, ...]], ...] = ()
+    """For a worker that cannot read the definition: where the params refer to secrets, and their names in order."""
 
 
 class JobFacts(NamedTuple):

@@ -34,6 +34,16 @@ class ResumePoint:
 
 
 @dataclass(frozen=True, slots=True)
+class SecretPlace:
+    """A text in params that refers to secrets: the worker replaces each `{{ secrets.NAME }}` there, and no other."""
+
+    path: tuple[Any, ...]
+    """The keys and numbers that lead to the text, within the task's own params."""
+    names: tuple[str, ...]
+    """The names in the order in which they stand there."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimedTask:
     """A task that the worker holds now."""
 
@@ -78,6 +88,8 @@ class ClaimedTask:
     """The digest of params that are too large to come along; `params` is null then."""
     output_ref: str | None
     """The same of an output that is undone."""
+    secrets: tuple[SecretPlace, ...]
+    """Where the params refer to secrets. The service has no values."""
 
 
 @dataclass(frozen=True, slots=True)

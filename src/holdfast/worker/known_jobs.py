@@ -46,6 +46,8 @@ class KnownJobs:
 
     def secrets(self, lease: Lease) -> SecretParams | None:
         """Where the params of the task have secrets."""
+        if lease.secrets:
+            return SecretParams(lease.secrets)
         known = self._definition_of(lease)
         return known.secrets.of(lease.node, lease.item) if known is not None else None
 
@@ -55,7 +57,9 @@ class KnownJobs:
     async def learn(self, leases: Sequence[Lease]) -> None:
         """Read what the tasks need: facts where the handler takes a context or traces are on, the definition where it
         says more."""
-        defined = {lease.job_id for lease in leases if lease.has_contract or _may_have_secrets(lease)}
+        defined = {
+            lease.job_id for lease in leases if lease.has_contract or may_have_secrets(lease.params, lease.params_ref)
+        }
         is_traced = tracing.is_on()
         needed = defined | {lease.job_id for lease in leases if is_traced or lease.handler in self._with_context}
         if needed:
@@ -67,15 +71,11 @@ class KnownJobs:
 
     async def _learn_definitions(self, job_ids: Iterable[str]) -> None:
         for definition_hash in {self._facts[job_id].definition_hash for job_id in job_ids if job_id in self._facts}:
-            if definition_hash in self._definitions:
+            # A worker without a database gets what it needs with the task.
+            if not definition_hash or definition_hash in self._definitions:
                 continue
             if len(self._definitions) >= KNOWN_DEFINITIONS:
                 needed = {facts.definition_hash for facts in self._facts.values()}
                 self._definitions = {known: kept for known, kept in self._definitions.items() if known in needed}
             text = await self._source.definition(definition_hash)
             self._definitions[definition_hash] = _Known(Contracts(text), Secrets(text))
-
-
-def _may_have_secrets(lease: Lease) -> bool:
-    """Params that are too large for a row are not here yet."""
-    return lease.params_ref is not None or may_have_secrets(lease.params)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from fastapi import Request
 
@@ -52,6 +54,7 @@ class Door:
         self._limits = RateLimits(rates or Rates())
         self._liveness = Liveness(store)
         self._known: dict[bytes, tuple[float, Identity]] = {}
+        self._reading: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
         self.origins = origins or Origins()
 
     async def admit(self, request: Request, permission: Permission) -> Identity:
@@ -104,7 +107,14 @@ class Door:
         known = self._known.get(digest)
         if known is not None and known[0] > time.monotonic():
             return known[1]
-        find = partial(self._find, kind, credential)
+        # Requests that come at once with one credential wait for the first: they are one guess, and one statement.
+        async with self._reading.setdefault(digest, asyncio.Lock()):
+            return await self._read(request, digest, partial(self._find, kind, credential))
+
+    async def _read(self, request: Request, digest: bytes, find: Find) -> Identity:
+        known = self._known.get(digest)
+        if known is not None and known[0] > time.monotonic():
+            return known[1]
         try:
             # One that was right before is no guess: those who guess from the same address cannot lock it out.
             identity = await (self._checked(request, find) if known is None else _valid(find))
