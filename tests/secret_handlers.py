@@ -96,6 +96,13 @@ def look_around(token: str | None = None) -> dict[str, Any]:
 
 
 @handler("check.length")
-def check_length(text: str, whole: Any = None) -> int:
+def check_length(text: str, whole: Any = None, page: Any = None) -> int:
     """What a handler has got, without telling it."""
     return len(text)
+
+
+@handler("take.back", isolation="process")
+def take_back(params: dict[str, Any], output: Any) -> None:
+    """Undo `check.length`: the params have the value again."""
+    if len(params["text"]) != output or params["text"].startswith("{{"):
+        raise Permanent(f"the params are {params} and the output {output}")

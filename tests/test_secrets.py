@@ -287,3 +287,35 @@ async def test_a_secret_is_in_no_mail_and_no_webhook(canary: str, database_url: 
             for request in receiver.requests:
                 assert_hidden(canary, request.body.decode(), "a webhook")
                 assert_hidden(canary, str(request.headers), "a webhook")
+
+
+async def test_params_given_by_hand_a_batch_and_an_undo_have_the_value_too(canary: str, database_url: str) -> None:
+    text = """
+    workflow_id: more
+    nodes:
+      one: {handler: check.length, params: {text: "{{ secrets.CANARY }}"}, compensate: take.back, next: each}
+      each: {type: fan_out, source: "{{ [1, 2] }}", task: {handler: echo}, next: sum}
+      sum:
+        type: fan_in
+        handler: check.length
+        params: {text: "<{{ secrets.CANARY }}>"}
+        batch: {handler: check.length, params: {text: "batch {{ secrets.CANARY }}", whole: "{{ item }}"}, size: 1}
+    """
+    async with running(database_url, handlers()) as engine:
+        job_id = await engine.submit(text)
+        assert (await engine.finished(job_id))["result"] == len(f"<{canary}>")
+        rows = await engine.query("select output from tasks where job_id = %s and node = 'sum' and item >= 0", job_id)
+        assert rows == [(len(f"batch {canary}"),)] * 2
+        given = {"text": "{{ secrets.CANARY }}", "whole": "by hand"}
+        await engine.client.send(job_id, VerbRequest(Verb.CLEAR, "one", params=given), reason="by hand")
+
+        async def is_completed(generation: int, status: str) -> bool:
+            now = await engine.status(job_id)
+            return bool(now["generation"] == generation and now["status"] == status)
+
+        await eventually(lambda: is_completed(2, "completed"))
+        assert (await engine.outputs(job_id))["one"] == len(canary)
+        await engine.client.send(job_id, VerbRequest(Verb.UNDO), reason="take it back")
+        await eventually(lambda: is_completed(3, "cancelled"))
+        assert (await engine.status(job_id))["error"]["code"] == "UNDONE"
+        assert nodes(await engine.status(job_id))["one"]["status"] == "cancelled"

@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from holdfast.define.load import load_text
+from holdfast.operations.schedules import prepare
+from holdfast.schedules.deciding import decide_trigger
 from tests.conftest import eventually
 from tests.running import running
 from tests.schedules.stage import FAR, FLOW, Stage
@@ -241,3 +243,16 @@ async def test_an_alert_of_a_schedule_is_an_event_for_the_webhooks_of_its_tenant
     await stage.let_tick()
     found = await stage.engine.query("select tenant, event, data ->> 'schedule' from holdfast.outbox")
     assert found == [("default", "janitor_alert", "s")]
+
+
+async def test_who_has_read_an_older_row_moves_nothing_and_makes_no_job(stage: Stage) -> None:
+    """Its job would be another one: of two ticks of people, or of two that replace each other."""
+    await stage.add()
+    store = stage.stores[0]
+    before = await store.schedules().find("default", "s")
+    assert before is not None
+    await stage.client.trigger_schedule("s")
+    await stage.end_jobs()
+    late = await prepare(store, before, before.now)
+    assert await store.schedules().move(before, decide_trigger(before), late) == (False, False)
+    assert len(await stage.jobs()) == 1

@@ -60,6 +60,22 @@ STORE = (
     "-k",
     "not model",
 )
+SCHEDULES = (
+    *PYTEST,
+    "tests/define/test_timing.py",
+    "tests/schedules/test_deciding.py",
+    "tests/schedules/test_ticks.py",
+    "tests/schedules/test_files.py",
+    "-k",
+    "not http",
+)
+OF_SCHEDULES = (
+    "src/holdfast/define/timing.py",
+    "src/holdfast/operations/registering.py",
+    "src/holdfast/schedules/",
+    "src/holdfast/store/schedules.py",
+    "src/holdfast/store/sql/schedules.sql",
+)
 SIMULATION = (
     sys.executable, "-m", "tests.simulation", "--seeds", "400", "--processes", "1", "--failures", "1",
 )  # fmt: skip
@@ -75,6 +91,8 @@ class Mutant(NamedTuple):
     @property
     def killers(self) -> tuple[tuple[str, ...], ...]:
         """The commands that should fail with this mutant; they depend on the file that it changes."""
+        if self.file.startswith(OF_SCHEDULES):
+            return (SCHEDULES,)
         if self.file.startswith(("src/holdfast/orchestrator/", "src/holdfast/store/loading.py")):
             return SIMULATION, CORE
         return (STORE,) if self.file.startswith("src/holdfast/store/") else (CORE, SIMULATION)
@@ -164,7 +182,8 @@ def run(command: Sequence[str], folder: Path) -> int:
 def title(command: Sequence[str]) -> str:
     if "tests.simulation" in command:
         return "simulation"
-    return "store's tests" if command is STORE else "core's tests"
+    names = {STORE: "store's tests", SCHEDULES: "schedules' tests"}
+    return names.get(tuple(command), "core's tests")
 
 
 def _print(verdict: Verdict) -> Verdict:

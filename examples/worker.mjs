@@ -1,0 +1,90 @@
+// A worker in JavaScript without any package: Node 20 or newer. It runs two handlers, `js.square` and `js.total`.
+//
+//   HOLDFAST_URL=http://127.0.0.1:8321 HOLDFAST_API_KEY=hf_… node worker.mjs
+import { randomUUID } from "node:crypto";
+import { setTimeout as pause } from "node:timers/promises";
+
+const [url, key] = [process.env.HOLDFAST_URL, process.env.HOLDFAST_API_KEY];
+const LEASE_SECONDS = Number(process.env.LEASE_SECONDS ?? 15);
+const SLOTS = 4;
+let stopping = false;
+let workerId;
+const running = new Map(); // The leases that we hold, each with what stops its handler.
+
+const handlers = {
+  "js.square": async ({ params }) => ({ square: params.item ** 2 }),
+  "js.total": async (task) => {
+    let total = 0;
+    for await (const output of results(task, task.params.of)) total += output.square;
+    return { total };
+  },
+};
+
+async function* results(task, node) {
+  for (let after = -2; ; ) {
+    const page = await ask("GET", `results/${node}?after=${after}`, undefined, { "Holdfast-Lease": task.lease });
+    if (page.items.length === 0) return;
+    for (const item of page.items) yield item.output;
+    after = page.items.at(-1).index;
+  }
+}
+
+async function ask(method, path, body, headers = {}) {
+  // Every request may be sent again: the service answers the same.
+  for (let wait = 100; ; wait = Math.min(wait * 2, 5000)) {
+    const answer = await fetch(`${url}/api/v1/worker/${path}`, {
+      method,
+      headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json", ...headers },
+      body: body && JSON.stringify(body),
+    }).catch(() => undefined);
+    if (answer?.ok) return answer.json();
+    if (answer && ![429, 502, 503, 504].includes(answer.status)) {
+      const problem = await answer.json();
+      throw Object.assign(new Error(`${problem.code}: ${problem.detail}`), { code: problem.code });
+    }
+    await pause(wait);
+  }
+}
+
+async function run(task) {
+  const stop = new AbortController();
+  const limit = setTimeout(() => stop.abort(), task.timeout_seconds * 1000);
+  running.set(task.lease, stop);
+  let report;
+  try {
+    const output = await handlers[task.handler]({ ...task, signal: stop.signal });
+    report = { outcome: "done", output };
+  } catch (error) {
+    report = { outcome: "failed", failure: { code: error.code ?? "HANDLER_ERROR", message: String(error) } };
+  }
+  clearTimeout(limit);
+  if (running.has(task.lease)) await ask("POST", "report", { worker_id: workerId, reports: [{ lease: task.lease, ...report }] });
+  running.delete(task.lease);
+}
+
+async function renew() {
+  while (true) {
+    await pause((LEASE_SECONDS * 1000) / 3);
+    const renewed = await ask("POST", "renew", { worker_id: workerId, leases: [...running.keys()] });
+    for (const lease of [...renewed.lost, ...renewed.cancelled]) running.get(lease)?.abort();
+    for (const lease of renewed.lost) running.delete(lease);
+  }
+}
+
+const name = `javascript-${process.pid}`;
+const registration = { name, handlers: Object.keys(handlers), concurrency: SLOTS, lease_seconds: LEASE_SECONDS };
+workerId = (await ask("POST", "register", { ...registration, registration_id: randomUUID() })).worker_id;
+process.on("SIGTERM", () => (stopping = true));
+console.log(`${name} is worker ${workerId}`);
+renew().catch((error) => (console.error(error.message), process.exit(1)));
+while (!stopping) {
+  const free = SLOTS - running.size;
+  if (free === 0) await pause(20);
+  else {
+    const wish = { worker_id: workerId, claim_id: randomUUID(), free, wait_seconds: 2 };
+    for (const task of (await ask("POST", "claim", wish)).tasks) run(task);
+  }
+}
+while (running.size > 0) await pause(20);
+await ask("POST", "leave", { worker_id: workerId });
+process.exit(0);

