@@ -57,11 +57,12 @@ class KnownJobs:
     async def learn(self, leases: Sequence[Lease]) -> None:
         """Read what the tasks need: facts where the handler takes a context or traces are on, the definition where it
         says more."""
-        defined = {
-            lease.job_id for lease in leases if lease.has_contract or may_have_secrets(lease.params, lease.params_ref)
-        }
+        defined = {lease.job_id for lease in leases if lease.has_contract or _needs_places(lease)}
+        asking = {lease.job_id for lease in leases if lease.secrets}
         is_traced = tracing.is_on()
-        needed = defined | {lease.job_id for lease in leases if is_traced or lease.handler in self._with_context}
+        needed = (
+            defined | asking | {lease.job_id for lease in leases if is_traced or lease.handler in self._with_context}
+        )
         if needed:
             if len(self._facts.keys() | needed) > KNOWN_JOBS:
                 held = {key[0] for key in self._leases.by_key}
@@ -79,3 +80,8 @@ class KnownJobs:
                 self._definitions = {known: kept for known, kept in self._definitions.items() if known in needed}
             text = await self._source.definition(definition_hash)
             self._definitions[definition_hash] = _Known(Contracts(text), Secrets(text))
+
+
+def _needs_places(lease: Lease) -> bool:
+    """Whether only the definition says where the params have secrets, if they have any."""
+    return not lease.secrets and may_have_secrets(lease.params, lease.params_ref)
