@@ -24,10 +24,21 @@ def _disarmed() -> Iterator[None]:
     failpoint.arm(None)
 
 
-def test_every_failpoint_is_placed_once() -> None:
-    sources = "".join(source.read_text() for source in Path(holdfast.__file__).parent.rglob("*.py"))
-    placed = Counter(re.findall(r'failpoint\.hit\("([^"]+)"[,)]', sources))
+SOURCES_OF_TASKS = ("remote/task_source.py", "remote/attempts.py", "store/bound_workers.py")
+"""They do over HTTP what store/task_source.py does at the database, in other processes, and pass the same points."""
+
+
+def test_every_failpoint_is_placed_once_and_again_only_where_workers_go_over_http() -> None:
+    package = Path(holdfast.__file__).parent
+    placed, over_http = Counter[str](), set[str]()
+    for source in package.rglob("*.py"):
+        points = re.findall(r'failpoint\.hit\(\s*"([^"]+)"', source.read_text())
+        if source.relative_to(package).as_posix() in SOURCES_OF_TASKS:
+            over_http |= set(points)
+        else:
+            placed.update(points)
     assert placed == Counter(dict.fromkeys(failpoint.POINTS, 1))
+    assert over_http < set(failpoint.POINTS)
 
 
 async def test_a_failpoint_that_is_not_armed_does_nothing() -> None:

@@ -89,7 +89,7 @@ def values_of_class(kind: Any, depth: int) -> st.SearchStrategy[Any]:
 def records_of(kind: Any, depth: int) -> st.SearchStrategy[Any]:
     hints = get_type_hints(kind)
     if is_dataclass(kind):
-        names = {one.name: hints[one.name] for one in fields(kind) if "local" not in one.metadata}
+        names = {one.name: hints[one.name] for one in fields(kind) if one.init and "local" not in one.metadata}
     else:
         names = {name: hints[name] for name in kind._fields}
     return st.builds(kind, **{name: values_of(one, depth) for name, one in names.items()})

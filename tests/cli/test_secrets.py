@@ -23,10 +23,12 @@ ARGUMENTS = {
     "DIR": "new",
     "COLLECTION": "maps",
     "ITEM": "one",
+    "test|domains|rotate": "test",
 }
 OPTIONS = {"from_node": ["--from", "first"], "output": ["--output", "flow.yaml"]}
 EXTRAS = {
     "stac find": ["--job", "abcdef123456"], "submit": ["flow.yaml"], "pause": ["--all"], "unpause": ["--all"],
+    "notify test": ["--webhook", "catalog"],
 }  # fmt: skip
 
 

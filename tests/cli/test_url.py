@@ -107,7 +107,6 @@ def test_a_registered_workflow_is_submitted_by_its_name_over_a_url(over_url: Com
     [
         "run flow.yaml",
         "up",
-        "worker",
         "orchestrator",
         "api",
         "migrate",

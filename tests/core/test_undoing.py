@@ -505,3 +505,84 @@ def test_an_attempt_that_undoes_can_be_recognised_in_the_history() -> None:
     effects = job.done("ship")
     (attempt,) = [effect for effect in effects if isinstance(effect, RecordAttempt)]
     assert attempt.extra == {"compensates": "recall"}
+
+
+def only(*names: str) -> Workflow:
+    """The order, but with these steps alone."""
+    flow = Workflow("order", inputs={"amount": {"type": "integer"}})
+    above: list[str] = []
+    for name, handler in (("reserve", "release"), ("price", None), ("charge", "refund"), ("ship", "recall")):
+        if name in names:
+            params = {"amount": "{{ inputs.amount }}"} if name == "charge" else {}
+            flow.task(name, handler=name, params=params, after=above, compensate=handler)
+            above = [name]
+    return flow
+
+
+def test_a_node_that_a_correction_removed_after_it_had_run_is_named_by_the_undo() -> None:
+    job, without = done(), only("reserve", "ship")
+    corrected, _ = job.plan_correction(flow=without, stale="rerun")
+    (gone,) = [step for step in steps(corrected) if step.startswith("gone charge")]
+    assert gone.endswith("what it has done stays done, unless the job is undone first")
+    job.correct(flow=without, stale="rerun")
+    run(job)
+    assert steps(job.plan("undo"))[-2:] == [
+        f"keep {name} None: the workflow no longer has it; what it had done may have effects: look by hand"
+        for name in ("price", "charge")
+    ]
+    job.recover("undo")
+    assert run(job) == ["undo ship", "undo reserve"]
+    assert job.state.undo is not None and list(job.state.undo.by_hand) == ["price", "charge"]
+
+
+def test_a_removed_node_that_comes_back_runs_and_is_undone_as_any_other() -> None:
+    job = done()
+    job.correct(flow=only("reserve"), stale="rerun")
+    run(job)
+    job.correct(flow=order(), stale="rerun")
+    assert run(job) == ["price", "charge", "ship"]
+    plan = steps(job.plan("undo"))
+    assert plan[:3] == ["undo ship 1: by recall", "undo charge 1: by refund", "undo reserve 1: by release"]
+    assert not any("by hand" in step for step in plan)
+
+
+def test_a_node_that_was_undone_before_it_was_removed_is_not_named() -> None:
+    job = done()
+    job.recover("undo", "ship")
+    run(job)
+    job.correct(flow=only("reserve", "price", "charge"))
+    run(job)
+    assert not any("by hand" in step for step in steps(job.plan("undo")))
+
+
+def test_an_undo_names_what_a_cancel_had_ended_because_it_may_have_begun() -> None:
+    job = OneJob(order(), {"amount": 5}, RULES)
+    job.submit()
+    job.done("reserve", output={"did": "reserve"})
+    job.done("price")
+    job.claim("charge")
+    job.cancel()
+    job.pass_time(RULES.grace_seconds + 1)
+    assert job.state.status == "cancelled"
+    kept = [step for step in steps(job.plan("undo")) if step.startswith("keep charge")]
+    assert kept == ["keep charge 1: cancelled; what of it had begun may have effects: look by hand"]
+    job.recover("undo")
+    assert run(job) == ["undo reserve"]
+    assert job.state.undo is not None and list(job.state.undo.by_hand) == ["charge"]
+    assert job.event("job_recovered").data["by_hand"] == job.state.undo.by_hand
+
+
+def test_what_an_earlier_undo_took_back_is_not_named_as_cancelled() -> None:
+    job = done(many(), items=[1, 2, 3])
+    for _ in range(2):
+        job.recover("undo")
+        run(job, "undo each[1]")
+        plan = steps(job.plan("undo"))
+        assert not any("by hand" in step for step in plan), plan
+
+
+def test_a_job_that_undoes_itself_says_at_which_nodes_a_person_must_look() -> None:
+    job = OneJob(order(on_failure="compensate"), {"amount": 5}, RULES)
+    run(job, "ship")
+    assert job.state.undo is not None and job.state.undo.cause == "failure"
+    assert job.state.undo.by_hand == {"ship": "failed, and may have effects: look by hand"}

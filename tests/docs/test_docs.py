@@ -42,7 +42,7 @@ def test_few_commands_are_not_run_and_each_gives_a_reason() -> None:
     commands = [block for block in BLOCKS if block.language in ("console", "sh")]
     left_out = [block for block in commands if "not run" in block.marks]
     assert all(block.marks["not run"] for block in left_out)
-    assert len(left_out) <= 15
+    assert len(left_out) <= 20
     assert all("not run" in block.marks for block in commands if block.language == "sh"), "run it as a console block"
 
 

@@ -29,14 +29,14 @@ def check_corrected(db: Database, job_id: str, program: Program) -> None:
     is_strict = is_strict and all(data["verb"] not in ("set", "skip", "clear") for data in recoveries)
     for (name, item), task in db.tasks[job_id].items():
         # The handlers of the simulation say with which params they ran.
-        if task["status"] == "completed" and isinstance(task["output"], dict) and "did" in task["output"]:
+        if task["status"] == "completed" and isinstance(task["output"], dict) and "params" in task["output"]:
             assert task["output"]["params"] == task["params"], f"24: {job_id}/{name}[{item}] was not run as it says"
     for name, node in state.nodes.items():
         is_skipped = node.reason == "by_person"
         if node.status == "completed" and has_task_per_item(state, name) and node.expanded and not is_skipped:
             _check_items(db, state, node)
-            if is_strict and node.status == "completed" and node.expanded and not is_skipped:
-                _check_work(db, state, node)
+        if is_strict and node.status == "completed" and node.expanded and not is_skipped:
+            _check_work(db, state, node)
 
 
 def _check_work(db: Database, state: JobState, node: NodeState) -> None:

@@ -81,6 +81,8 @@ def tuples_in(tree: ast.AST) -> Iterator[tuple[str, int]]:
             continue
         questions = [node.operand for node in ast.walk(function) if isinstance(node, ast.UnaryOp)]
         questions += [node.test for node in ast.walk(function) if isinstance(node, ast.If | ast.IfExp)]
+        calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and ast.unparse(node.func) == "bool"]
+        questions += [argument for call in calls for argument in call.args]
         for node in ast.walk(function):
             if isinstance(node, ast.Attribute) and node.attr == "rows" and node not in questions:
                 yield function.name, node.lineno
@@ -116,7 +118,8 @@ def test_a_read_by_position_is_noticed(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["if not answer.rows: return", "x = 1 if answer.rows else 2", "records(Lease, answer)"]
+    "line",
+    ["if not answer.rows: return", "return bool(answer.rows)", "x = 1 if answer.rows else 2", "records(Lease, answer)"],
 )
 def test_whether_there_are_rows_may_be_asked(line: str) -> None:
     assert list(tuples_in(ast.parse(f"async def read():\n    {line}"))) == []

@@ -29,7 +29,17 @@ GOOD = {
     "sessions": "insert into sessions (token_hash, name, tenant, expires_at, {columns})"
     " values ('h', 'n', 't', now(), {values})",
     "lanes": "insert into lanes (queue, handler, {columns}) values ('q', 'h', {values})",
+    "webhooks": "insert into webhooks (tenant, name, url, events, secret, created_by, {columns})"
+    " values ('t', 'n', 'u', '{{}}', 's', 'a', {values})",
+    "deliveries": "insert into deliveries (outbox_id, tenant, kind, receiver, destination, {columns})"
+    " values (1, 't', 'webhook', 'r', 'd', {values})",
+    "schedules": "insert into schedules (tenant, name, schedule_id, workflow_id, time_zone, anchored_at, inputs,"
+    " created_by, changed_by, {columns})"
+    f" values ('t', 'n', '{JOB}', 'w', 'UTC', now(), '{{{{}}}}', 'a', 'a', {{values}})",
+    "installation_secrets": "insert into installation_secrets (lease_secret, {columns}) values ('s', {values})",
 }
+
+TICKS, HOURLY = "every_seconds, overlap, catch_up, source", "3600, 'skip', 'none', 'person'"
 
 REFUSED = {
     "job_status_is_known": ("jobs", "status, finished_at", "'held', now()"),
@@ -65,6 +75,15 @@ REFUSED = {
     "janitor_action_is_known": ("janitor_actions", "action", "'repair'"),
     "there_is_one_row": ("stats_progress", "is_only_row", "false"),
     "source_kind_is_known": ("sources", "kind", "'xml'"),
+    "a_disabled_webhook_has_a_reason": ("webhooks", "disabled_at", "now()"),
+    "delivery_status_is_known": ("deliveries", "status", "'lost'"),
+    "schedules_have_a_cron_expression_or_an_interval": ("schedules", f"cron, {TICKS}", f"'* * * * *', {HOURLY}"),
+    "schedule_overlap_is_known": ("schedules", TICKS, HOURLY.replace("skip", "wait")),
+    "schedule_catch_up_is_known": ("schedules", TICKS, HOURLY.replace("none", "some")),
+    "schedule_source_is_known": ("schedules", TICKS, HOURLY.replace("person", "wind")),
+    "paused_schedules_have_no_next_tick": ("schedules", f"paused_at, next_at, {TICKS}", f"now(), now(), {HOURLY}"),
+    "at_most_a_hundred_ticks_wait": ("schedules", f"waiting, {TICKS}", f"array_fill(now(), array[101]), {HOURLY}"),
+    "installation_has_one_row": ("installation_secrets", "only_one", "false"),
     "payloads_are_named_by_their_sha256": ("payloads", "digest", "'../../etc/passwd'"),
 }  # fmt: skip
 
@@ -87,6 +106,10 @@ ACCEPTED = [
     ("limits", "rate, burst", "0.5, 1"),
     ("limits", "backlog", "9"),
     ("payloads", "digest", f"'{'0f' * 32}'"),
+    ("webhooks", "disabled_at, disabled_reason", "now(), 'gone'"),
+    ("deliveries", "status", "'gathering'"),
+    ("schedules", f"next_at, waiting, {TICKS}", f"now(), array_fill(now(), array[100]), {HOURLY}"),
+    ("schedules", "cron, overlap, catch_up, source, paused_at", "'0 3 * * *', 'queue', 'all', 'left_file', now()"),
 ]
 
 

@@ -39,8 +39,8 @@ ROWS = {
     " values (%(job)s, 'n', 0, 'a', %(digest)s, %(bytes)s, 1)",
     "acknowledgements": "(job_id, generation, actor) values (%(job)s, 1, 'ann@desk')",
 }
-STAY = {"janitor_actions"}
-"""Tables with a job_id that pruning leaves: the janitor's log keeps its lines on pruned jobs, too."""
+STAY = {"janitor_actions", "outbox", "deliveries"}
+"""Tables with a job_id that pruning leaves: the logs of the janitor and of deliveries keep lines on pruned jobs."""
 
 
 class Past:
@@ -127,6 +127,13 @@ async def test_pruning_deletes_every_row_and_every_object_of_a_finished_job(past
     await past.query("insert into plans select job_id, 'a plan', 1, 1, definition_hash, inputs, '{}' from jobs")
     await past.query("insert into requests (job_id, key, digest, verb) select job_id, 'k', 'd', 'cancel' from jobs")
     await past.query("insert into external_ids select tenant, 'gateway', '1', job_id from jobs")
+    await past.query(
+        "insert into outbox (tenant, job_id, event, expanded_at) select tenant, job_id, 'job_failed', now() from jobs"
+    )
+    await past.query(
+        "insert into deliveries (outbox_id, tenant, job_id, kind, receiver, destination, status, ended_at)"
+        " select outbox_id, tenant, job_id, 'webhook', 'webhook:w', 'w', 'sent', now() from outbox"
+    )
     before = await past.tables()
     written = {table for table, rows in before.items() if rows}
     assert written == set(before) - {"queue", "inbox", "discarded"}, "there is a new table: prune it, or add it to STAY"
@@ -144,8 +151,8 @@ async def test_pruning_deletes_objects_that_no_row_refers_to(past: Past) -> None
 
 
 async def make_jobs_that_stay(past: Past) -> tuple[set[str], set[str]]:
-    """Make open jobs, and ended jobs that still have an owner, a queued task or a signal."""
-    owned, queued, signalled = [await past.job() for _ in range(3)]
+    """Make open jobs, and ended jobs that still have an owner, a queued task, a signal or something to send."""
+    owned, queued, signalled, noted, sending, gathering = [await past.job() for _ in range(6)]
     opened = {await past.unfinished(status) for status in ("pending", "running")}
     await past.query("update jobs set owner = 7 where job_id = %(job)s", job=owned)
     await past.query(
@@ -154,7 +161,17 @@ async def make_jobs_that_stay(past: Past) -> tuple[set[str], set[str]]:
         job=queued,
     )
     await past.query("insert into inbox (job_id, kind) values (%(job)s, 'cancel')", job=signalled)
-    return opened, {owned, queued, signalled}
+    for job, event in ((noted, "job_failed"), (sending, "waiting"), (gathering, "gathering")):
+        await past.query(
+            "with o as (insert into outbox (tenant, job_id, event, expanded_at)"
+            " values ('default', %(job)s, %(event)s, case when %(event)s <> 'job_failed' then now() end) returning *)"
+            " insert into deliveries (outbox_id, tenant, job_id, kind, receiver, destination, status)"
+            " select o.outbox_id, o.tenant, o.job_id, 'webhook', 'webhook:w', 'w', o.event from o"
+            " where o.expanded_at is not null",
+            job=job,
+            event=event,
+        )
+    return opened, {owned, queued, signalled, noted, sending, gathering}
 
 
 async def test_nothing_unfinished_is_ever_pruned_invariant_18(past: Past) -> None:
@@ -166,6 +183,8 @@ async def test_nothing_unfinished_is_ever_pruned_invariant_18(past: Past) -> Non
     await past.query("delete from queue")
     await past.query("delete from inbox")
     await past.query("update jobs set owner = null")
+    await past.query("update outbox set expanded_at = now()")
+    await past.query("update deliveries set status = 'dead', ended_at = now()")
     await past.pruning.prune(0)
     assert past.objects() == await past.jobs() == opened, "nothing else kept the ended jobs"
 

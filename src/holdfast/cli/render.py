@@ -131,6 +131,7 @@ def job_card(
     elif job.held is not None:
         parts.append(_line("Held", held_text(job.held)))
     parts += [_line("By hand", f"{one.node}: {by_hand_note(one.by_hand)}") for one in job.nodes if one.by_hand]
+    parts += [_line("Look at", f"{node}: {why}") for node, why in (job.look_by_hand or {}).items()]
     if stale := [node.node for node in steps(job) if node.stale]:
         parts.append(_line("Stale", f"{', '.join(stale)}: completed before a node above ran again"))
     if job.problem is not None:

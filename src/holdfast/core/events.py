@@ -113,6 +113,8 @@ class JobRecovered(TypedDict):
     """The nodes that the corrected definition no longer has."""
     undo: NotRequired[dict[str, int | None]]
     """How many tasks of each node are undone."""
+    by_hand: NotRequired[dict[str, str]]
+    """The nodes at which a person must look after an undo, and why."""
     request_id: NotRequired[str]
 
 

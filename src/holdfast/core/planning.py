@@ -94,7 +94,14 @@ def make_plan(
 
 def _gone_steps(state: JobState, corrected: Corrected) -> list[Step]:
     gone = [name for name in corrected.before.graph.order if name not in state.program.nodes]
-    return [Step(name, Action.GONE, None, "the workflow no longer has it") for name in gone]
+    return [Step(name, Action.GONE, None, _why_gone(state.retired.get(name))) for name in gone]
+
+
+def _why_gone(node: NodeState | None) -> str:
+    because = "the workflow no longer has it"
+    if node is None or not node.completed:
+        return because
+    return f"{because}; what it has done stays done, unless the job is undone first"
 
 
 def _undecided(corrected: Corrected) -> Refusal | None:

@@ -31,6 +31,7 @@ from holdfast.core.signals import RecoveryRequested, Request, Selected, Selectio
 from holdfast.core.states import (
     JOB_CANCELLED,
     JOB_TERMINAL,
+    REMOVED,
     TERMINAL,
     JobState,
     JobStatus,
@@ -65,7 +66,8 @@ def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
         state.move(JobStatus.RUNNING)
         state.finished_at = state.stop = state.error = state.result = None
     if is_undo:
-        undo = Undo(UndoCause.PERSON, signal.actor, nodes, signal.reason, first=signal.request.node)
+        left = undo_plans.by_hand(plan)
+        undo = Undo(UndoCause.PERSON, signal.actor, nodes, signal.reason, first=signal.request.node, by_hand=left)
         undoing.begin(turn, undo)
         return None
     if is_accepted:
@@ -110,7 +112,8 @@ def compensate(turn: Turn) -> None:
     state.recovered_at = turn.moment()
     state.scope["job"]["generation"] = state.generation
     turn.emit(EventName.JOB_RECOVERED, data=_event_data(state, signal, plan, current))
-    undoing.begin(turn, Undo(UndoCause.FAILURE, signal.actor, nodes, failed_by=state.error))
+    left = undo_plans.by_hand(plan)
+    undoing.begin(turn, Undo(UndoCause.FAILURE, signal.actor, nodes, failed_by=state.error, by_hand=left))
 
 
 def _accept(turn: Turn, signal: RecoveryRequested) -> None:
@@ -151,8 +154,14 @@ def _correct(turn: Turn, correction: Correction, selected: Mapping[str, Selected
     """Another definition or other inputs from this generation on. Nodes that are gone leave only their history."""
     state, former = turn.state, turn.state.program
     for node in state.correct(correction.program, correction.inputs):
+        has_effects = undo_plans.may_have_effects(state, node)
         _restart(turn, node, selected.get(node.name, NOTHING_SELECTED))
+        node.reason = REMOVED if has_effects else None
     for name, node in state.nodes.items():
+        if node.reason == REMOVED:
+            # The workflow has it again.
+            node.reason = None
+            state.touch(node)
         if node.has_row and former.importances.get(name) is not correction.program.importances[name]:
             state.touch(node)
     version = correction.program.definition.version
@@ -200,6 +209,8 @@ def _event_data(state: JobState, signal: RecoveryRequested, plan: Plan, current:
             undone[step.node] = undone.get(step.node, 0) + (step.items or 0)  # type: ignore[operator]
     if undone:
         data["undo"] = undone
+    if plan.verb is Verb.UNDO and (left := undo_plans.by_hand(plan)):
+        data["by_hand"] = left
     if plan.unknown:
         data["unknown"] = len(plan.unknown)
     if plan.evaluates_result:

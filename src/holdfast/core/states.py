@@ -139,6 +139,8 @@ JOB_STOPPED = "job_stopped"
 JOB_CANCELLED = "job_cancelled"
 UPSTREAM_FAILED = "upstream_failed"
 """Why a node ended early: by the stop of its job, by a person's cancel of its job, by a failure above it."""
+REMOVED = "removed"
+"""Why a node that had run has no tasks any more: a correction took it out of the workflow."""
 
 
 @dataclass(slots=True)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from holdfast.core.effects import OWN_TASK
 from holdfast.core.outcome import counts
 from holdfast.core.plans import Action, Plan, Refusal, Step
 from holdfast.core.signals import Request, Verb
-from holdfast.core.states import JobState, NodeState, Status
+from holdfast.core.states import REMOVED, JobState, NodeState, Status
 from holdfast.core.undo_states import UndoStage
 from holdfast.define.node import TaskSpec
 from holdfast.remedies import Remedy
 
 COUNTS_AS_UNDONE = "it counts as undone"
 """What becomes of tasks that a person skips after their undo has failed."""
-
+LOOK_BY_HAND = "may have effects: look by hand"
 
 Part = tuple[UndoStage, int, TaskSpec]
 """Tasks of a node that are undone together: which they are, how many, and what undoes them."""
@@ -98,7 +98,17 @@ def _steps(state: JobState, chosen: set[str]) -> tuple[Step, ...]:
         step for name in names if name in chosen for step in _undone(name, parts_to_undo(state, state.nodes[name]))
     ]
     kept = [step for name in names for step in _kept(state, state.nodes[name], is_chosen=name in chosen)]
-    return (*undone, *kept)
+    removed = [
+        Step(name, Action.KEEP, None, f"the workflow no longer has it; what it had done {LOOK_BY_HAND}")
+        for name, node in state.retired.items()
+        if node.reason == REMOVED
+    ]
+    return (*undone, *kept, *removed)
+
+
+def by_hand(plan: Plan) -> dict[str, str]:
+    """The nodes at which a person must look after an undo, and why; it is written down with the job."""
+    return {step.node: step.reason for step in plan.steps if step.reason.endswith(LOOK_BY_HAND)}
 
 
 def _undone(name: str, parts: list[Part]) -> Iterator[Step]:
@@ -114,9 +124,29 @@ def _kept(state: JobState, node: NodeState, *, is_chosen: bool) -> Iterator[Step
         why = why if is_chosen else "it comes before"
         yield Step(node.name, Action.KEEP, left, why)
     if is_chosen and node.failed:
-        yield Step(node.name, Action.KEEP, node.failed, "failed, and may have effects: look by hand")
+        yield Step(node.name, Action.KEEP, node.failed, f"failed, and {LOOK_BY_HAND}")
+    cut_short = node.cancelled - _undone_before(state, node)
+    if is_chosen and cut_short > 0:
+        yield Step(node.name, Action.KEEP, cut_short, f"cancelled; what of it had begun {LOOK_BY_HAND}")
     if is_chosen and node.gone:
-        yield Step(node.name, Action.KEEP, node.gone, "their items are gone, and may have effects: look by hand")
+        yield Step(node.name, Action.KEEP, node.gone, f"their items are gone, and {LOOK_BY_HAND}")
+
+
+def may_have_effects(state: JobState, node: NodeState) -> bool:
+    """Whether a task of it has completed, failed, or may have begun, and is not undone."""
+    return node.completed > 0 or node.failed > 0 or node.cancelled > _undone_before(state, node)
+
+
+def _undone_before(state: JobState, node: NodeState) -> int:
+    """How many of its cancelled tasks have ended so because they were undone."""
+    earlier = state.undo.before.get(node.name, 0) if state.undo is not None else 0
+    return earlier + (node.undo.undone if node.undo is not None else 0)
+
+
+def undone_before(state: JobState, names: Iterable[str]) -> dict[str, int]:
+    """How many tasks of each node are undone when another undo of these nodes begins."""
+    earlier = dict(state.undo.before) if state.undo is not None else {}
+    return earlier | {name: number for name in names if (number := _undone_before(state, state.nodes[name]))}
 
 
 def is_accepted(state: JobState, request: Request) -> bool:

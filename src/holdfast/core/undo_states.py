@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -45,6 +45,10 @@ class Undo:
     """The node from which on a person wanted the job to be undone; none: all of it."""
     failed_by: Failure | None = None
     """Why the job had failed, if that is the cause: a cancel or a verb may give the job another error meanwhile."""
+    by_hand: dict[str, str] = field(default_factory=dict)
+    """The nodes at which a person must look, because no handler takes back what they may have done; and why."""
+    before: dict[str, int] = field(default_factory=dict)
+    """How many tasks of a node earlier undos had undone."""
 
     def to_json(self) -> dict[str, Any]:
         failed_by = self.failed_by.to_json() if self.failed_by is not None else None

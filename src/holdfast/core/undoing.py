@@ -23,7 +23,7 @@ from holdfast.core.queueing import lane_of
 from holdfast.core.signals import TasksWithdrawn
 from holdfast.core.states import JOB_CANCELLED, JobState, JobStatus, NodeState, Status, Trigger, node_scope
 from holdfast.core.turn import Turn
-from holdfast.core.undo_plans import batches_to_undo, parts_to_undo
+from holdfast.core.undo_plans import batches_to_undo, parts_to_undo, undone_before
 from holdfast.core.undo_states import UNDOING, UNDONE, NodeUndo, Undo, UndoCause, UndoStage
 from holdfast.errors import Code
 from holdfast.remedies import Remedy
@@ -32,6 +32,7 @@ from holdfast.remedies import Remedy
 def begin(turn: Turn, undo: Undo) -> None:
     """The job runs again, to take back what these nodes have done. Its deadline rests meanwhile."""
     state = turn.state
+    undo.before = undone_before(state, undo.nodes)
     state.undo = undo
     state.stop = state.deadline_at = None
     state.job_touched = True

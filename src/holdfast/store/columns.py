@@ -144,7 +144,19 @@ MAY_BE_LARGE = frozenset({"output", "params", "result"})
 """Values that may lie in the object store: the row has their digest then, in the column with `_ref` behind its name."""
 JSON = frozenset(
     {name for name, type_ in TYPE_OF.items() if type_ == "jsonb"}
-    | {"after", "before", "content", "details", "external_ids", "pause", "progress", "resume_point", "seen", "statuses"}
+    | {
+        "after",
+        "before",
+        "content",
+        "details",
+        "external_ids",
+        "look_by_hand",
+        "pause",
+        "progress",
+        "resume_point",
+        "seen",
+        "statuses",
+    }
 )
 """Values that an answer has as JSON text; a record has them as Python values."""
 TEXT = frozenset(name for name, type_ in TYPE_OF.items() if type_ == "text")

@@ -67,6 +67,8 @@ class JobView(NamedTuple):
     external_ids: dict[str, str] | None = None
     callback_url: str | None = None
     notify: list[dict[str, Any]] | None = None
+    look_by_hand: dict[str, str] | None = None
+    """The nodes at which a person must look after an undo, and why."""
 
 
 class NodeView(NamedTuple):

@@ -137,10 +137,8 @@ class PostgresSchedules:
             **audit_of_verb("cancel", None),
             **NOWHERE.signed(f"schedule {row.name}"),
         }
-        return [
-            sent["owner"]
-            for sent in by_name(await answer_of(await connection.execute(query("send_signal"), parameters)))
-        ]
+        answer = await answer_of(await connection.execute(query("send_signal"), parameters))
+        return [sent["owner"] for sent in by_name(answer)]
 
     async def _ask(self, statement: str, /, **parameters: Any) -> Answer:
         async with self._store.connections.use(ROLE) as connection:

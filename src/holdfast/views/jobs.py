@@ -134,6 +134,8 @@ class Job:
     """Where the caller wants to be called back."""
     notify: list[dict[str, Any]] | None = field(default=None, metadata=IF_ANY)
     """The receivers that the submission names, and their events."""
+    look_by_hand: dict[str, str] | None = field(default=None, metadata=IF_ANY)
+    """The nodes at which a person must look after an undo, because no handler takes back what they did; and why."""
 
     @property
     def is_terminal(self) -> bool:
@@ -279,6 +281,7 @@ def job_view(snapshot: Snapshot) -> Job:
         job.external_ids,
         job.callback_url,
         [rule for rule in job.notify or () if "callback" not in rule] or None,
+        job.look_by_hand or None,
     )
 
 

@@ -1,21 +1,31 @@
 -- Deletes ended jobs with all their rows. A job can be pruned if it ended before the cutoff, has no owner, no queued
--- task and no unread signal. Lock order: the rows of the jobs; locked ones are skipped. Only owners write the other
+-- task, no unread signal and no notification that waits. Lock order: the rows of the jobs; locked ones are skipped. Only owners write the other
 -- rows of a job, so a job without an owner needs no other locks.
 
 -- name: cutoff
 -- One cutoff for a whole prune: jobs that end meanwhile stay.
 select (now() - make_interval(secs => %(age)s::float8))::text as cutoff;
 
+-- name: jobs_with_work_left
+-- Jobs of which a signal is still to be read, or an event is still to be sent.
+select i.job_id from inbox i
+union all
+select o.job_id from outbox o where o.expanded_at is null and o.job_id is not null
+union all
+select d.job_id from deliveries d where d.status = 'gathering' and d.job_id is not null
+union all
+select d.job_id from deliveries d where d.status = 'waiting' and d.job_id is not null;
+
 -- name: find_prunable
 -- The oldest jobs that can be pruned, counted by workflow and status.
-with unread as materialized (
-    select i.job_id from inbox i
+with awaited as materialized (
+    {{jobs_with_work_left}}
 ),
 prunable as (
     select j.job_id, j.workflow_id, j.status, j.finished_at
     from jobs j
     where j.finished_at < %(cutoff)s::timestamptz and j.status = any(%(statuses)s::text[]) and j.owner is null
-        and j.job_id not in (select u.job_id from unread u)
+        and j.job_id not in (select a.job_id from awaited a)
         and not exists (select 1 from queue q where q.job_id = any(array[j.job_id]))
     order by j.finished_at, j.job_id limit %(most)s::bigint
 )
@@ -32,8 +42,8 @@ group by p.workflow_id, p.status order by p.workflow_id, p.status;
 
 -- name: next_prunable
 -- The next jobs that can be pruned, oldest first, up to a number of jobs and of tasks, but at least one job.
-with unread as materialized (
-    select i.job_id from inbox i
+with awaited as materialized (
+    {{jobs_with_work_left}}
 ),
 prunable as (
     select j.job_id, j.finished_at,
@@ -41,7 +51,7 @@ prunable as (
     from jobs j
     where j.finished_at < %(cutoff)s::timestamptz and j.status = any(%(statuses)s::text[]) and j.owner is null
         and (j.finished_at, j.job_id) > (%(after_time)s::timestamptz, %(after_job)s::uuid)
-        and j.job_id not in (select u.job_id from unread u)
+        and j.job_id not in (select a.job_id from awaited a)
         and not exists (select 1 from queue q where q.job_id = any(array[j.job_id]))
     order by j.finished_at, j.job_id limit %(jobs)s
 ),
@@ -56,15 +66,15 @@ order by a.number;
 -- name: prune_jobs
 -- Deletes all rows of these jobs, and notes that their objects must be deleted, too. A job that another session has
 -- locked, or that can no longer be pruned, keeps all its rows.
-with unread as materialized (
-    select i.job_id from inbox i where i.job_id = any(%(jobs)s::uuid[])
+with awaited as materialized (
+    {{jobs_with_work_left}}
 ),
 locked as materialized (
     select j.job_id, j.workflow_id, j.status, j.finished_at
     from jobs j
     where j.job_id = any(%(jobs)s::uuid[]) and j.finished_at < %(cutoff)s::timestamptz
         and j.status = any(%(statuses)s::text[]) and j.owner is null
-        and j.job_id not in (select u.job_id from unread u)
+        and j.job_id not in (select a.job_id from awaited a)
         and not exists (select 1 from queue q where q.job_id = any(array[j.job_id]))
     order by j.job_id
     for update skip locked
@@ -143,13 +153,13 @@ order by g.finished_at, g.job_id;
 
 -- name: oldest_left
 -- The oldest ended job that a prune would leave.
-with unread as materialized (
-    select i.job_id from inbox i
+with awaited as materialized (
+    {{jobs_with_work_left}}
 )
 select j.job_id::text as job_id, j.workflow_id, j.finished_at from jobs j
 where j.finished_at is not null and not (
     j.finished_at < %(cutoff)s::timestamptz and j.status = any(%(statuses)s::text[]) and j.owner is null
-    and j.job_id not in (select u.job_id from unread u)
+    and j.job_id not in (select a.job_id from awaited a)
     and not exists (select 1 from queue q where q.job_id = any(array[j.job_id])))
 order by j.finished_at, j.job_id limit 1;
 

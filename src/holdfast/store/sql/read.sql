@@ -10,7 +10,7 @@ select j.job_id::text as job_id, j.workflow_id, j.status, j.reason, j.version, j
     {{pause_of_job}} as pause,
     case when %(whole)s then j.result_ref end as result_ref, j.labels::text as labels,
     j.correlation_id, {{external_ids_of_job}} as external_ids, j.callback_url, j.notify::text as notify,
-    k.actor as acknowledged_by, k.reason as acknowledged_reason, k.at as acknowledged_at
+    j.undo ->> 'by_hand' as look_by_hand, k.actor as acknowledged_by, k.reason as acknowledged_reason, k.at as acknowledged_at
 from jobs j left join orchestrators o on o.orchestrator_id = j.owner
 left join acknowledgements k on k.job_id = j.job_id and k.generation = j.generation
 where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant);

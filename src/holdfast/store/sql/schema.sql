@@ -228,6 +228,7 @@ create table tasks (
     constraint finished_tasks_have_a_finishing_time check ((finished_at is not null) = (status <> 'ready'))
 ) with (fillfactor=50);
 create index tasks_that_wait_after_a_reset on tasks (job_id, node, item) where waits;
+create index tasks_with_given_params on tasks (job_id, node) where params_given and gone is null;
 
 -- The plans of corrections: what a job is to have from its next generation on, and what that means for each node. The
 -- owner carries a plan out if the generation and the last event are still those of the job.
