@@ -368,3 +368,31 @@ def test_a_recheck_never_changes_a_sound_fan_in_with_batches() -> None:
     assert job.recover("clear", "stack", items=(4,)).applied
     run_with_rechecks(Work())
     assert job.state.status == "completed"
+
+
+def test_cleared_batches_wait_for_a_fan_out_that_runs_again() -> None:
+    """Named after seed 518: they ran beside the fan-out whose results they read."""
+    job = begun(stacks(size=5))
+    job.run(Work(("stack", 1)))
+    job.recover("retry", "stack") if job.state.nodes["stack"].failed else job.recover("clear", "stack", items=(1,))
+    assert job.status_of("stack") == "running"
+    job.recover("skip", "register")
+    assert job.recover("clear", "register").applied
+    assert job.status_of("register") == "pending"
+    assert batches(run(job)) != []
+    assert job.state.status == "completed"
+
+
+def test_a_task_is_not_cleared_while_what_it_reads_runs_again() -> None:
+    flow = Workflow("w")
+    flow.task("a", handler="h")
+    flow.task("b", handler="h", after=["a"])
+    job = OneJob(flow)
+    job.submit()
+    job.run()
+    assert job.recover("clear", "a", only=True).applied
+    refusal = job.plan("clear", "b")
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason == "a has not ended, and b needs its result"
+    job.run()
+    assert job.recover("clear", "b").applied

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
+
+import orjson
 
 from holdfast.core.fanning import items_of
 from holdfast.core.item_keys import keys_of
@@ -31,8 +34,10 @@ def check_corrected(db: Database, job_id: str, program: Program) -> None:
         # The handlers of the simulation say with which params they ran.
         if task["status"] == "completed" and isinstance(task["output"], dict) and "params" in task["output"]:
             assert task["output"]["params"] == task["params"], f"24: {job_id}/{name}[{item}] was not run as it says"
+    # A skip ends a fan-out with the items that it has, also if some of its tasks run again later.
+    cut_short = {name for data in recoveries if data["verb"] == "skip" for name in data["rerun"]}
     for name, node in state.nodes.items():
-        is_skipped = node.reason == "by_person"
+        is_skipped = node.reason == "by_person" or name in cut_short
         if node.status == "completed" and has_task_per_item(state, name) and node.expanded and not is_skipped:
             _check_items(db, state, node)
         if is_strict and node.status == "completed" and node.expanded and not is_skipped:
@@ -78,3 +83,27 @@ def _check_items(db: Database, state: JobState, node: NodeState) -> None:
 
 def is_corrected(db: Database, job_id: str) -> bool:
     return any(event == "job_recovered" and "corrected" in data for _, event, *_, data in db.events[job_id])
+
+
+def may_be_compared(db: Database, job_id: str) -> bool:
+    """Whether a corrected job ended as it would have if it had begun so: whole, with nothing kept that is stale."""
+    recoveries = [data for _, event, *_, data in db.events[job_id] if event == "job_recovered"]
+    is_plain = all(data["verb"] in ("resume", "retry", "rerun") and data.get("stale") != "keep" for data in recoveries)
+    tasks = [task for task in db.tasks[job_id].values() if task["gone"] is None]
+    is_whole = all(task["status"] == "completed" and not task["is_given"] for task in tasks)
+    return is_corrected(db, job_id) and db.jobs[job_id]["status"] == "completed" and is_plain and is_whole
+
+
+def without_numbers(value: Any) -> Any:
+    """A result without what depends on the numbers of its items: those themselves, their order, and their batches."""
+    if isinstance(value, dict):
+        hidden = {"index", "read", "page"} | ({"result"} if "count" in value else set())
+        kept = {key: without_numbers(one) for key, one in value.items() if key not in hidden}
+        return kept | ({"did": value["did"][0]} if "did" in value else {})
+    if isinstance(value, tuple):
+        return tuple(without_numbers(one) for one in value)
+    if isinstance(value, list):
+        return sorted(
+            (without_numbers(one) for one in value), key=lambda one: orjson.dumps(one, option=orjson.OPT_SORT_KEYS)
+        )
+    return value

@@ -17,6 +17,9 @@ from tests.simulation.correcting import draw_correction
 from tests.simulation.environment import Environment
 from tests.simulation.selection import select
 
+MOST_RECHECKS = 100
+"""How many unread rechecks a job may have. A claim reads 500 requests; a cancel must not stand behind that many."""
+
 
 class People(Environment):
     """The processes that submit, cancel, recheck, steer, recover and correct jobs."""
@@ -67,9 +70,14 @@ class People(Environment):
             await self._sleep(self.mix.doubt)
             for job in self.jobs:
                 row = self.db.jobs.get(job.job_id)
-                if row is not None and (row["finished_at"] is None or self.store.random() < 0.1):
+                is_drawn = row is not None and (row["finished_at"] is None or self.store.random() < 0.1)
+                if is_drawn and self._unread(job.job_id) < MOST_RECHECKS:
                     with contextlib.suppress(Unreachable, NotFound):
                         await store.send(job.job_id, "recheck", "stuck_tasks", "as drawn")
+
+    def _unread(self, job_id: str) -> int:
+        """How many rechecks of a job wait. The janitor itself sends none while one waits."""
+        return sum(1 for row in self.db.inbox.values() if row["job_id"] == job_id and row["kind"] == "recheck")
 
     async def _help(self) -> None:
         """A person who sends verbs to any job, sensible or not, as long as there are faults."""

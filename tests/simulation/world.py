@@ -7,9 +7,12 @@ the chances of that, and `environment` what all of them share.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from holdfast.operations.submitting import new_job
 from holdfast.store.records import NewJob
+from tests.simulation.correction_checkers import may_be_compared, without_numbers
 from tests.simulation.environment import LEASE_SECONDS, Process, Sleep
 from tests.simulation.faults import Faults
 from tests.simulation.gates import unpause_queue
@@ -162,6 +165,7 @@ def run_seed(seed: int) -> World:
     world = World(seed)
     world.run()
     check_results(world)
+    check_corrected_results(world)
     return world
 
 
@@ -176,3 +180,22 @@ def check_results(world: World) -> None:
         assert results[job_id][0] == expected[job_id][0], f"{job_id}: {results[job_id]} but calm: {expected[job_id]}"
         if world.checkers.ran_to_its_end(job_id) and calm.checkers.ran_to_its_end(job_id):
             assert results[job_id] == expected[job_id], f"{job_id}: {results[job_id]} but calm: {expected[job_id]}"
+
+
+def check_corrected_results(world: World) -> None:
+    """24: a corrected job that is whole has the results of the same job in a calm world, corrected from the start."""
+    programs = {job.job_id: world._program(job.job_id) for job in world.jobs}
+    names = [job_id for job_id in programs if may_be_compared(world.db, job_id)]
+    if not names:
+        return
+    inputs = {job_id: world.db.jobs[job_id]["inputs"] for job_id in names}
+    jobs = [new_job(programs[name].definition, inputs[name], key=name)._replace(job_id=name) for name in names]
+    calm = World(world.seed, mix=replace(world.mix.calm(), trouble=0.0, deaths=0.0), jobs=jobs)
+    calm.run()
+    results, expected = outcomes(world), outcomes(calm)
+    for name in names:
+        status, result, nodes = results[name]
+        shown = {node: nodes[node] for node in expected[name][2]}
+        assert without_numbers((status, result, shown)) == without_numbers(expected[name]), (
+            f"24: {name} has {results[name]}, but corrected from the beginning: {expected[name]}"
+        )

@@ -226,6 +226,11 @@ def _refusal(state: JobState, request: Request, *, is_corrected: bool = False) -
     if request.verb is Verb.RETRY and node.status not in (Status.FAILED, Status.CANCELLED) and not _lacks_items(node):
         remedy = Remedy("Run it again all the same", "rerun", state.job_id, flags=("--from", node.name))
         return Refusal(f"{node.name} is {node.status}", remedy)
+    ahead = [source for source in state.program.graph.sources[node.name] if state.nodes[source].status not in TERMINAL]
+    if ahead and request.verb is not Verb.RERUN and node.batch_size is None:
+        # Batches wait for it.
+        wait = Remedy("Wait until it has ended", "watch", state.job_id)
+        return Refusal(f"{ahead[0]} has not ended, and {node.name} needs its result", wait)
     return None
 
 

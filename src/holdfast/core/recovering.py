@@ -182,7 +182,8 @@ def _carry_out(turn: Turn, step: Step, found: Selected, again: set[str]) -> None
         how = replace(step.matching, last_epoch=found.last_epoch, last_attempt=found.last_attempt)
         await_matching(turn, node, how)
     elif step.selection is not None and node.batch_size is not None:
-        waits = any(source in again for source in turn.state.program.graph.sources[step.node])
+        nodes, sources = turn.state.nodes, turn.state.program.graph.sources[step.node]
+        waits = any(source in again or nodes[source].status not in TERMINAL for source in sources)
         _redo_batches(turn, node, step.selection, found, waits=waits)
     elif step.selection is not None:
         _redo(turn, node, step.selection, found)
