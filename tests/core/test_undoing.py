@@ -569,7 +569,8 @@ def test_an_undo_names_what_a_cancel_had_ended_because_it_may_have_begun() -> No
     job.recover("undo")
     assert run(job) == ["undo reserve"]
     assert job.state.undo is not None and list(job.state.undo.by_hand) == ["charge"]
-    assert job.event("job_recovered").data["by_hand"] == job.state.undo.by_hand
+    data = job.event("job_recovered").data
+    assert data is not None and data["by_hand"] == job.state.undo.by_hand
 
 
 def test_what_an_earlier_undo_took_back_is_not_named_as_cancelled() -> None:
