@@ -606,3 +606,22 @@ def test_a_plan_shows_every_step_although_one_of_them_is_blocked() -> None:
     assert plan.refusal is not None and plan.refusal.remedy.flags == ("--only",)
     answer = job.recover("resume")
     assert (answer.applied, answer.reason) == (False, "what report has completed may never run again")
+
+
+def test_a_node_that_a_stop_had_ended_counts_as_its_cause_once_a_failure_above_it_decides() -> None:
+    """Named after seed 1270: the job was failed, although nothing critical had failed by itself."""
+    flow = Workflow("w", timeout_seconds=60, inputs={"all": {"type": "array"}})
+    flow.fan_out(
+        "each", source="{{ inputs.all }}", handler="h", params={"n": "{{ item.deep }}"}, importance="important"
+    )
+    flow.fan_in("all", after="each", importance="optional")
+    flow.task("b", handler="h", after=["all"])
+    job = OneJob(flow, {"all": [1, {"deep": 2}]})
+    job.submit()
+    job.claim("each", 1)
+    job.pass_time(61)
+    assert job.state.status == "failed" and job.node("b").reason == "job_stopped"
+    assert job.recover("resume").applied, "item 0 has no params, so the fan-out fails again whatever item 1 does"
+    job.run()
+    assert (job.status_of("each"), job.status_of("b"), job.node("b").reason) == ("failed", "cancelled", "job_stopped")
+    assert job.state.status == "partial"

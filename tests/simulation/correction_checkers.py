@@ -95,9 +95,10 @@ def may_be_compared(db: Database, job_id: str) -> bool:
 
 
 def without_numbers(value: Any) -> Any:
-    """A result without what depends on the numbers of its items: those themselves, their order, and their batches."""
+    """A result without what depends on the numbers of its items: those themselves, their order, and their batches; and
+    without `more`, which may be the generation."""
     if isinstance(value, dict):
-        hidden = {"index", "read", "page"} | ({"result"} if "count" in value else set())
+        hidden = {"index", "read", "page", "more"} | ({"result"} if "count" in value else set())
         kept = {key: without_numbers(one) for key, one in value.items() if key not in hidden}
         return kept | ({"did": value["did"][0]} if "did" in value else {})
     if isinstance(value, tuple):

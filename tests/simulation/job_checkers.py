@@ -48,7 +48,7 @@ def check_status(
     assert all(n.status in TERMINAL for n in nodes.values()), f"13: {job_id} ended before all its nodes had ended"
     check_corrected(db, job_id, program)
     check_undone(db, job_id, job, nodes, program)
-    expected = _expected_status(nodes, program)
+    expected = _expected_status(nodes, program, is_stopped=job["stop_cause"] is not None)
     if job["undo"] is not None:
         expected = "cancelled" if job["undo"]["cause"] == "person" else "failed"
     if expected in ("completed", "partial") and result_fails:
@@ -57,14 +57,15 @@ def check_status(
     assert not any(key[0] == job_id for key in db.queue), f"11: {job_id} ended and still has queued tasks"
 
 
-def _expected_status(nodes: dict[str, NodeRow], program: Program) -> str:
+def _expected_status(nodes: dict[str, NodeRow], program: Program, *, is_stopped: bool) -> str:
     borders = (NodeType.START, NodeType.END)
     inner_nodes = [n for name, n in nodes.items() if program.nodes[name].node.type not in borders]
     if any(node.reason in ("job_cancelled", "undone") for node in inner_nodes):
         return "cancelled"
     worst = "completed"
+    consequence = ("upstream_failed",) if is_stopped else ("upstream_failed", "job_stopped")
     for name, node in nodes.items():
-        weight = _weight(name, nodes, program)
+        weight = _weight(name, nodes, program, consequence)
         if program.nodes[name].node.type in borders or weight is Importance.OPTIONAL:
             continue
         if node.status in BAD and weight is Importance.CRITICAL:
@@ -77,11 +78,11 @@ def _expected_status(nodes: dict[str, NodeRow], program: Program) -> str:
     return worst
 
 
-def _weight(name: str, nodes: dict[str, NodeRow], program: Program) -> Importance:
+def _weight(name: str, nodes: dict[str, NodeRow], program: Program, consequence: tuple[str, ...]) -> Importance:
     """13: a node that was cancelled because of a failed source counts as that source."""
-    if (nodes[name].status, nodes[name].reason) == ("cancelled", "upstream_failed"):
+    if nodes[name].status == "cancelled" and nodes[name].reason in consequence:
         bad = [s for s in program.graph.sources[name] if verdict(s, name, nodes, program) == "bad"]
-        causes = {_weight(source, nodes, program) for source in bad}
+        causes = {_weight(source, nodes, program, consequence) for source in bad}
         return next((one for one in Importance if one in causes), program.nodes[name].node.importance)
     return program.nodes[name].node.importance
 

@@ -8,7 +8,16 @@ from typing import Any
 from holdfast.core.failing import Failure
 from holdfast.core.kinds import is_border
 from holdfast.core.readiness import SKIPPED_BY_PERSON, View, view
-from holdfast.core.states import JOB_CANCELLED, TERMINAL, UPSTREAM_FAILED, JobState, JobStatus, NodeState, Status
+from holdfast.core.states import (
+    JOB_CANCELLED,
+    JOB_STOPPED,
+    TERMINAL,
+    UPSTREAM_FAILED,
+    JobState,
+    JobStatus,
+    NodeState,
+    Status,
+)
 from holdfast.core.undo_states import UNDONE
 from holdfast.define.node import CountsAs, Importance
 
@@ -27,14 +36,16 @@ _SEVERITY = {Importance.CRITICAL: 0, Importance.IMPORTANT: 1, Importance.OPTIONA
 
 def weights(state: JobState) -> Mapping[str, Importance]:
     """What the end of each node means for the job. One that was cancelled because of a failure above it weighs as much
-    as that failure: a consequence counts as its cause."""
+    as that failure: a consequence counts as its cause. So does one that an earlier stop had cancelled, and that could
+    not run since because of a failure above it."""
     graph, nodes, importances = state.program.graph, state.nodes, state.program.importances
-    consequences = [name for name, node in nodes.items() if node.reason == UPSTREAM_FAILED]
+    reasons = (UPSTREAM_FAILED,) if state.stop is not None else (UPSTREAM_FAILED, JOB_STOPPED)
+    consequences = {name for name, node in nodes.items() if node.reason in reasons}
     if not consequences:
         return importances
     found = dict(importances)
     for name in graph.order:
-        if nodes[name].status is Status.CANCELLED and nodes[name].reason == UPSTREAM_FAILED:
+        if nodes[name].status is Status.CANCELLED and name in consequences:
             ended = [source for source in graph.sources[name] if nodes[source].status in TERMINAL]
             causes = [found[source] for source in ended if view(state, source, name) is View.BAD]
             found[name] = min(causes, key=_SEVERITY.__getitem__, default=found[name])
