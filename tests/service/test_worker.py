@@ -103,6 +103,20 @@ async def test_the_same_claim_many_times_at_once_gets_the_same_tasks(service: Se
     assert len(answers[0]["tasks"]) == 3
 
 
+async def test_a_claim_beside_another_one_of_the_same_worker_in_another_process_leases_nothing(
+    service: Service, stage: Stage, store: PostgresStore
+) -> None:
+    """Nor does it wait for the other one, which may be a leave."""
+    _, job_id = await queued(stage, 10)
+    worker = await plain_worker(service)
+    async with store.connections.use("another process") as other, other.transaction():
+        await other.execute("select from workers where worker_id = %s for no key update", [worker.worker_id])
+        async with asyncio.timeout(20):
+            assert await worker.claim(free=3) == []
+        assert {row["state"] for row in await stage.behind.queue(job_id)} == {"ready"}
+    assert len(await worker.claim(free=3)) == 3
+
+
 async def test_the_same_registration_again_is_the_same_worker(service: Service) -> None:
     client = await service.as_role("worker")
     first = await register(client, registration_id="machine-7 at boot 12")
