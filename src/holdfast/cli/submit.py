@@ -19,7 +19,7 @@ from holdfast.client import Client
 from holdfast.define.changes import shown
 from holdfast.define.definition import Definition
 from holdfast.define.workflow_file import is_python
-from holdfast.errors import ExitCode, InvalidInput
+from holdfast.errors import ExitCode, InvalidInput, NotFound
 from holdfast.operations.labels import check_labels
 from holdfast.operations.marks import Marks, check_marks
 from holdfast.operations.submitting import MAX_KEY_LENGTH, Submission
@@ -111,8 +111,12 @@ async def _wait(client: Client, submission: Submission, *, as_json: bool, target
 async def _known(client: Client, workflow: str | None, like: str | None) -> Definition:
     """The definition that was registered last: that of an id, or that of a job's workflow."""
     if workflow is None and like is not None:
-        workflow = (await client.job(like, whole=False)).workflow_id
-    return await client.definition(workflow or "")
+        return await client.definition((await client.job(like, whole=False)).workflow_id)
+    try:
+        return await client.definition(workflow or "")
+    except NotFound as problem:
+        message = f"There is no file '{workflow}', and this database has no workflow of that id."
+        raise NotFound(message, remedy=problem.remedy, instance=problem.instance) from None
 
 
 def _check_flags(workflow: str | None, like: str | None, *, resume: bool, force: bool) -> None:

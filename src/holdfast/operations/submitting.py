@@ -26,6 +26,7 @@ from holdfast.errors import (
     NotFound,
     PayloadRefused,
     Refused,
+    cut,
 )
 from holdfast.operations.defaults import resolved
 from holdfast.operations.labels import check_labels
@@ -332,14 +333,19 @@ async def _submit(
             return pinned, await store.submit_each(pinned)
 
 
+def no_workflow(workflow_id: str) -> NotFound:
+    return NotFound(
+        f"This database has no workflow '{cut(workflow_id)}'.",
+        remedy=Remedy("Register its file with", "register", flags=("FILE",)),
+        instance=cut(workflow_id),
+    )
+
+
 async def newest_definition(scope: Scope, store: OperationsStore, workflow_id: str) -> Definition:
     """The definition of that id that was registered last. The first submission of a definition registers it."""
     stored = await store.newest_definition(scope.tenant, workflow_id)
     if stored is None:
-        raise NotFound(
-            f"This database has no workflow '{workflow_id}', and there is no file of that name.",
-            remedy="Register its file, for example: holdfast register workflow.yaml",
-        )
+        raise no_workflow(workflow_id)
     return read_pinned(stored)
 
 
