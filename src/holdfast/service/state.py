@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.service.identity.code_flow import CodeFlow
 
 
+BODY_LIMIT_BYTES = 8 << 20
 BODIES_BYTES = 128 << 20
 """How much memory the bodies of all requests together may take."""
 
@@ -39,7 +40,7 @@ class ServiceState:
 
     store: OperationsStore
     door: Door
-    body_limit_bytes: int = 8 << 20
+    body_limit_bytes: int = BODY_LIMIT_BYTES
     body_seconds: float = 30.0
     bodies_bytes: int = BODIES_BYTES
     upload_limit_bytes: int = 16 << 30

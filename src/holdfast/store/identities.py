@@ -49,10 +49,6 @@ class PostgresIdentities:
     async def revoke_key(self, prefix: str, actor: str) -> KeyRow | None:
         return next(iter(await self._keys("revoke_key", prefix=prefix, **self._origin.signed(actor))), None)
 
-    async def has_keys(self) -> bool:
-        """Whether any key is valid."""
-        return any(not row.is_over for row in await self.keys(None))
-
     async def tenants(self) -> list[TenantRow]:
         return records(TenantRow, await self._ask("read_tenants"))
 
