@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import socket
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ import httpx2
 import pytest
 
 from tests.conftest import eventually
+from tests.ports import free_port
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 RULES = DEPLOY / "prometheus" / "holdfast.rules.yml"
@@ -59,9 +59,7 @@ async def scraping(target: str, folder: Path) -> AsyncIterator[Prometheus]:
     }
     # JSON is YAML.
     (folder / "prometheus.yml").write_text(json.dumps(config))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with (folder / "prometheus.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             "prometheus",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,6 +19,7 @@ from holdfast.errors import InvalidInput
 from holdfast.settings import load_settings
 from tests.conftest import eventually
 from tests.docs.pages import ROOT, blocks
+from tests.ports import free_port
 from tests.service.serving import API, Service, serving_http
 
 pytestmark = pytest.mark.anyio
@@ -175,13 +175,6 @@ async def nginx(folder: Path, upstream: str, port: int) -> AsyncIterator[trustme
     finally:
         process.terminate()
         await process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="NOT TESTED: there is no nginx; install nginx-light")

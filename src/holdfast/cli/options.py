@@ -188,6 +188,7 @@ Only = Annotated[bool, typer.Option("--only", help="Leave what follows as it is,
 ShowPlan = Annotated[bool, typer.Option("--plan", help="Show what would be done, and do nothing.")]
 PlanId = Annotated[str | None, typer.Option("--plan-id", metavar="ID", help="Do exactly this plan, or nothing.")]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is stored with the job.")]
+After = Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Continue a list where it ended.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; the exit code says how it ended.")]
 Detach = Annotated[bool, typer.Option("--detach", help="Only record it; do not wait for the answer.")]

@@ -83,15 +83,7 @@ async def submitted(call: CallContext, body: Submit, idempotency_key: str | None
         await _definition(call, body),
         body.inputs,
         key=body.key or idempotency_key,
-        priority=body.priority,
-        resume=body.resume,
-        force=body.force,
-        labels=body.labels,
-        correlation_id=body.correlation_id,
-        external_ids=body.external_ids,
-        callback_url=body.callback_url,
-        notify=[receiver.rule() for receiver in body.notify],
-        like=body.like,
+        **_options(body),
         refuse_changed=body.refuse_changed,
     )
 
@@ -154,16 +146,23 @@ def _request(given: dict[str, Any], place: str) -> SubmitRequest:
         _brought(body) or str(body.workflow),
         body.inputs,
         key=body.key,
-        priority=body.priority,
-        resume=body.resume,
-        force=body.force,
-        labels=body.labels,
-        correlation_id=body.correlation_id,
-        external_ids=body.external_ids,
-        callback_url=body.callback_url,
-        notify=[receiver.rule() for receiver in body.notify],
-        like=body.like,
+        **_options(body),
     )
+
+
+def _options(body: Submit) -> dict[str, Any]:
+    """What one submission and each of a batch may say."""
+    return {
+        "priority": body.priority,
+        "resume": body.resume,
+        "force": body.force,
+        "labels": body.labels,
+        "correlation_id": body.correlation_id,
+        "external_ids": body.external_ids,
+        "callback_url": body.callback_url,
+        "notify": [receiver.rule() for receiver in body.notify],
+        "like": body.like,
+    }
 
 
 def _refused(problem: HoldfastError) -> BatchOutcome:
