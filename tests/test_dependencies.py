@@ -170,10 +170,10 @@ async def test_an_outage_opens_the_breaker_which_closes_by_itself_without_spendi
     # The breaker opened before every task had called the gateway.
     assert asked < 100
 
-    async def probed_in_vain() -> bool:
+    async def probed_without_success() -> bool:
         return sum(gateway.asked.values()) >= asked + 3
 
-    await eventually(probed_in_vain)
+    await eventually(probed_without_success)
     gateway.mode = "ok"
     status = await engine.finished(job_id, 60)
     assert (status["status"], status["result"]["count"]) == ("completed", 200)

@@ -1,4 +1,4 @@
-"""A port of its own for metrics and for questions of life, in processes without the HTTP service. Needs no web server.
+"""A port of its own for metrics and health checks, in processes without the HTTP service. Needs no web server.
 
 It asks for no credential: by default only this machine reaches it.
 """

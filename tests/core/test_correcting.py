@@ -99,7 +99,7 @@ def test_a_corrected_input_runs_only_what_reads_it_and_what_follows() -> None:
     assert job.tasks[("side", -1)]["params"] == {"side": 2}
 
 
-def test_completed_work_that_would_be_done_in_another_way_asks_what_becomes_of_it() -> None:
+def test_completed_work_that_would_be_done_in_another_way_needs_a_choice() -> None:
     job = ended()
     refusal = job.correct(inputs={"side": 2})
     assert isinstance(refusal, Refusal) and "side" in refusal.reason and "--stale" in str(refusal.remedy)

@@ -117,7 +117,7 @@ async def test_what_a_killed_worker_held_goes_to_another_one_when_its_lease_is_o
         assert (await engine.status(job_id))["result"] == "other"
 
 
-async def test_a_worker_cut_off_for_longer_than_its_lease_reports_in_vain(database_url: str) -> None:
+async def test_the_report_of_a_worker_cut_off_for_longer_than_its_lease_is_rejected(database_url: str) -> None:
     async with (
         serving_http(database_url) as service,
         running(database_url, work=False, **SHORT_LEASES) as engine,

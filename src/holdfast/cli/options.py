@@ -171,7 +171,7 @@ DatabaseUrl = Annotated[
 ]
 Tenant = Annotated[
     str | None,
-    typer.Option("--tenant", metavar="TENANT", help="Tenant whose jobs are meant, else HOLDFAST_TENANT, else default."),
+    typer.Option("--tenant", metavar="TENANT", help="Tenant to work for, else HOLDFAST_TENANT, else default."),
 ]
 UnusedDatabaseUrl = Annotated[str | None, typer.Option("--database-url", metavar="URL", hidden=True)]
 Handlers = Annotated[
@@ -242,7 +242,7 @@ Notify = Annotated[
     typer.Option(
         "--notify",
         metavar="RECEIVER[=EVENT,…]",
-        help="Address or webhook to tell, by default of partial and failed; may be repeated.",
+        help="Mail address or webhook that gets events, by default partial and failed; may be repeated.",
     ),
 ]
 Priority = Annotated[

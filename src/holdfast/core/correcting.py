@@ -53,7 +53,7 @@ class Corrected:
     """What matching would come to, by fan-out."""
     stale: Stale | None = None
     undecided: list[str] = field(default_factory=list)
-    """The nodes with stale work for which the person has not said what becomes of it."""
+    """The nodes with stale work for which the person has chosen neither to keep it nor to run it again."""
 
     def is_new(self, name: str) -> bool:
         return name not in self.before.nodes

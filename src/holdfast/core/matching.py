@@ -104,7 +104,7 @@ def match_chunk(turn: Turn, node: NodeState, tasks: Mapping[int, MatchedTask], l
 
 
 class _Chunk(NamedTuple):
-    """What a chunk has come to: tasks that run again with their params, new ones, and those that are gone."""
+    """The outcome of a chunk: tasks that run again with their params, new ones, and those that are gone."""
 
     again: list[int]
     params: list[bytes]
@@ -169,7 +169,7 @@ def _write_new(turn: Turn, node: NodeState, chunk: _Chunk) -> None:
 def _keep_or_rerun(
     turn: Turn, node: NodeState, place: int, number: int, task: MatchedTask, reading: _Reading, chunk: _Chunk
 ) -> None:
-    """What becomes of a task whose item is still there. What a person gave it stays."""
+    """What happens to a task whose item is still there. What a person gave it stays."""
     assert node.matching is not None
     params = task.params if task.is_given and task.params is not None else reading.params(place, number)
     is_same = reading.is_same(place, number, task.params, params)

@@ -110,7 +110,7 @@ def _undecided(corrected: Corrected) -> Refusal | None:
     names = ", ".join(corrected.undecided)
     return Refusal(
         f"completed work would be done in another way: {names}",
-        Remedy("Say what becomes of it: --stale rerun runs it again, --stale keep leaves its results as they are."),
+        Remedy("Choose: --stale rerun runs it again, --stale keep leaves its results as they are."),
     )
 
 

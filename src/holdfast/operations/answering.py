@@ -19,7 +19,7 @@ async def is_answered(store: OperationsStore, signal_id: int, seconds: float | N
 
 
 class _Reader:
-    """Reads the answers to all signals for which somebody waits, with one statement; it rests while there is none.
+    """Reads the answers to all signals for which a caller waits, with one statement; without a caller it rests.
 
     It knows the store only while it reads, so that a store that is not used any more can go.
     """

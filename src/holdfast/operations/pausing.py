@@ -114,7 +114,7 @@ async def _answers(store: OperationsStore, signals: Sequence[int], seconds: floa
 
 
 async def _with_refusals(reader: ReadStore, result: JobsResult, refusals: dict[str, str]) -> JobsResult:
-    """Count the jobs whose owners refused: some have ended, or somebody else has changed them."""
+    """Count the jobs whose owners refused: some have ended, or another person has changed them."""
     found = {line.job_id: line for line in await reader.open_jobs(job_ids=tuple(refusals))}
     already = {job_id for job_id, line in found.items() if _is_so_already(line, SteeringVerb(result.verb))}
     refused = (RefusedJob(job_id, why) for job_id, why in refusals.items() if job_id in found and job_id not in already)

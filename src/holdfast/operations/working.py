@@ -169,7 +169,7 @@ class WorkDesk:
         return Claim(tasks, tuple(map(str, fates)), claimed.claimed_at)
 
     async def report(self, scope: Scope, worker_id: int, reports: Sequence[TaskReport]) -> Reported:
-        """What becomes of each report. One that was taken before is taken."""
+        """The outcome of each report. One that was taken before is taken."""
         worker = await self._known.worker(scope, worker_id)
         fates, _ = await self._sent(worker, await self._made(worker, reports), None)
         return Reported(tuple(fates))
@@ -202,7 +202,7 @@ class WorkDesk:
     async def _sent(
         self, worker: BoundWorker, made: Sequence[Report | str], wish: Wish | None
     ) -> tuple[list[str], ClaimedOnce | NotClaimed | None]:
-        """Reports and claim in one round trip. What is no report says already what becomes of it."""
+        """Reports and claim in one round trip. What is not a report is its outcome already."""
         reports = [one for one in made if isinstance(one, Report)]
         if not reports and wish is None:
             return list(map(str, made)), None
@@ -211,7 +211,7 @@ class WorkDesk:
         return [next(left) if isinstance(one, Report) else one for one in made], claimed
 
     async def _made(self, worker: BoundWorker, reports: Sequence[TaskReport]) -> list[Report | str]:
-        """The reports to the owners; in place of one that cannot be made, what becomes of it."""
+        """The reports to the owners; in place of one that cannot be made, its outcome."""
         made: list[Report | str] = []
         for sent in reports:
             facts = await self._known.facts_for(worker, sent.lease)

@@ -1,4 +1,4 @@
-"""What becomes of the ticks of a schedule: which count, which wait, and which gets its job now. Pure; asks no clock."""
+"""Decides about the ticks of a schedule: which count, which wait, and which gets its job now. Pure; asks no clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CatchUp(StrEnum):
 
 
 class Answer(StrEnum):
-    """What a tick has come to."""
+    """The outcome of a tick."""
 
     STARTED = "started"
     WAITS = "waits"

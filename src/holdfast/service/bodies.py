@@ -150,7 +150,7 @@ class Corrected(Reasoned):
     source: Source | None = None
     """The text of that definition, as in a submission."""
     stale: Literal["keep", "rerun"] | None = None
-    """What becomes of completed work that the corrected job would do in another way."""
+    """Whether completed work that the corrected job would do in another way is kept or runs again."""
 
     @property
     def correction(self) -> Correction | None:

@@ -68,7 +68,7 @@ def definition_in(text: DefinitionText) -> Definition:
 
 
 def checked(text: DefinitionText) -> Checked:
-    """The definition, or None, all mistakes of a text, and what it says in vain."""
+    """The definition, or None, all mistakes of a text, and its warnings."""
     source, problems = read_text(text.content, text.name)
     definition, problems = check_read(source, problems)
     if definition is None or source is None:

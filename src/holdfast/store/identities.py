@@ -43,7 +43,7 @@ class PostgresIdentities:
         return await self._keys("read_keys", tenant=tenant)
 
     async def key(self, prefix: str, secret_hash: str) -> KeyRow | None:
-        """A key that somebody uses: if the hash is its own, the minute of its last use is kept."""
+        """The key of a request: if the hash is its own, the minute of this use is kept."""
         return next(iter(await self._keys("use_key", prefix=prefix, secret_hash=secret_hash)), None)
 
     async def revoke_key(self, prefix: str, actor: str) -> KeyRow | None:

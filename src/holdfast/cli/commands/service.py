@@ -75,7 +75,7 @@ def keys(
     ),
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="Whom a new key is for; or the beginning of the key to revoke."),
+        typer.Argument(metavar="NAME", help="Name of the new key; or the beginning of the key to revoke."),
     ] = None,
     role: Annotated[
         list[RoleName],

@@ -42,7 +42,7 @@ class Tokens:
         self._provider = provider
 
     async def identity_of_token(self, token: str) -> Identity | None:
-        """Whom a bearer token stands for; None if it is not valid."""
+        """The identity that a bearer token stands for; None if it is not valid."""
         audience = self._settings.audience or self._settings.client_id
         claims = await self.claims(token, audience) if audience is not None else None
         return self.identity_of(claims) if claims is not None else None
