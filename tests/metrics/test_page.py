@@ -230,6 +230,41 @@ async def test_a_hundred_queues_are_named_and_the_rest_is_added_up(database_url:
         assert figures[("queue_tasks", OTHER, "ready")] == 0
 
 
+async def test_thousands_of_queues_breakers_and_limits_cost_no_figure_and_add_no_name(database_url: str) -> None:
+    odd = 'q"\\\n{}'
+    lanes = "select l.*, substr(l.limit_key, 2)::int as n from holdfast.lanes l"
+    async with client_of(database_url) as engine, serving_http(database_url) as service:
+        # The second has names that people cannot give, and that the page must survive.
+        await engine.query(
+            "insert into holdfast.lanes (queue, handler, breaker, limit_key)"
+            " select case n when 2 then %s::text else 'q' || n end, 'h', case n when 2 then %s::text else 'b' || n end,"
+            " 'k' || n from generate_series(1, 8000) n",
+            *(odd, odd),
+        )
+        await engine.query(
+            "insert into holdfast.queue (job_id, node, item, epoch, attempt, lane_id, owner, timeout_seconds)"
+            " select gen_random_uuid(), 'n', i, 1, 1, l.lane_id, 1, 60"
+            f" from ({lanes}) l cross join generate_series(0, case l.n when 2 then 1 else 0 end) i"
+        )
+        await engine.query(
+            "insert into holdfast.breakers (name, state, settings, changed_at)"
+            " select l.breaker, case l.n %% 2 when 0 then 'open' else 'closed' end, '{}', now() - interval '1 h' / l.n"
+            f" from ({lanes}) l"
+        )
+        await engine.query(
+            f"insert into holdfast.limits (tenant, name, concurrency) select 'default', l.limit_key, 1 from ({lanes}) l"
+        )
+        page = await scraped(await service.as_role("admin", tenant="*"))
+    assert page.value("holdfast_database_up") == 1
+    assert len({labels["queue"] for labels, _ in page.of("holdfast_queue_tasks")}) == NAMES + 1
+    assert len(list(page.of("holdfast_breaker_open_seconds"))) == NAMES
+    tasks = [(labels["state"], value) for labels, value in page.of("holdfast_queue_tasks")]
+    assert sum(value for state, value in tasks if state == "ready") == 4_000
+    assert sum(value for state, value in tasks if state == "held") == 4_001
+    assert page.value("holdfast_queue_tasks", queue=odd, state="held") == 2
+    assert (page.value("holdfast_breaker_open_seconds", breaker=odd) or 0) >= 1800
+
+
 async def test_a_key_of_one_tenant_sees_the_figures_of_its_tenant_and_no_counter(database_url: str) -> None:
     async with running(database_url, registry()) as engine, serving_http(database_url) as service:
         one, other = (engine.client.for_tenant(tenant) for tenant in ("one", "other"))
