@@ -9,12 +9,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from holdfast.assembly import new_web_server
+from holdfast.assembly import new_janitor, new_web_server
 from holdfast.client import Client
 from holdfast.core.effects import Emit
 from holdfast.define.load import load_text
 from holdfast.errors import Permanent
-from holdfast.meters import METRICS, OTHER, Kind, Source
+from holdfast.meters import METRICS, OTHER, Kind, Meters, Source
 from holdfast.operations.metrics import Figures
 from holdfast.operations.scope import Scope
 from holdfast.settings import Settings
@@ -26,6 +26,7 @@ from tests.conftest import eventually
 from tests.metrics.scraping import Scrape
 from tests.running import HOME, Engine, client_of, registry, running, serving
 from tests.service.serving import GENEROUS, Service, serving_http
+from tests.service.working import done, plain_worker
 
 pytestmark = pytest.mark.anyio
 
@@ -95,6 +96,49 @@ async def test_jobs_tasks_and_attempts_are_counted_as_they_ended(database_url: s
         assert page.value("holdfast_info", version=__version__) == 1
         assert page.value("holdfast_slots") == 16
         assert page.value("process_resident_memory_bytes") is not None
+
+
+async def test_lost_attempts_and_moves_of_breakers_are_counted_from_zero(database_url: str) -> None:
+    async with both(database_url) as (engine, service):
+        client = await service.as_role("admin", tenant="*")
+        before = await scraped(client)
+        # Each begins with 0, so that a rate sees the first one.
+        assert before.value("holdfast_retries_total", outcome="lost", code="WORKER_LOST") == 0
+        assert before.value("holdfast_breaker_moves_total", state="open") == 0
+        worker = await plain_worker(service)
+        job_id = await engine.submit(
+            "workflow_id: w\nnodes: {a: {handler: work, retry: {initial_delay_seconds: 0.01}}}"
+        )
+        (task,) = await worker.claim(wait_seconds=20)
+        assert await worker.report({"lease": task["lease"], "outcome": "lost"}) == ["taken"]
+        (task,) = await worker.claim(wait_seconds=20)
+        await worker.report(done(task))
+        await engine.finished(job_id)
+        rules = "{min_calls: 1, window_calls: 1, codes: [HANDLER_ERROR]}"
+        opening = f"workflow_id: b\nbreakers: {{db: {rules}}}\nnodes: {{a: {{handler: fail, breaker: db}}}}"
+        await engine.submit(opening)
+
+        async def counted() -> Scrape | None:
+            page = await scraped(client)
+            return page if page.value("holdfast_breaker_moves_total", state="open") == 1 else None
+
+        page = await eventually(counted)
+        assert page.value("holdfast_retries_total", outcome="lost", code="WORKER_LOST") == 1
+        assert page.value("holdfast_breaker_moves_total", state="closed") == 0
+
+
+async def test_actions_of_the_janitor_are_counted_by_duty(database_url: str) -> None:
+    async with client_of(database_url) as engine:
+        await engine.query(
+            "insert into holdfast.queue (job_id, node, item, epoch, attempt, lane_id, owner, timeout_seconds)"
+            " values (gen_random_uuid(), 'n', -1, 1, 1, 999999, 1, 60)"
+        )
+        meters = Meters()
+        await new_janitor(engine.store, Settings(database_url=database_url, home=HOME), meters).run_once()
+    actions = meters.counters["janitor_actions"]
+    assert {labels: number for labels, number in actions.items() if number} == {("orphans", "delete"): 1}
+    # Alerts are there before the first one, so that a rate sees it.
+    assert {duty for duty, action in actions if action == "alert"} >= {"orphans", "counters", "long_open_breakers"}
 
 
 def test_what_a_cycle_writes_in_two_parts_is_counted_once() -> None:
