@@ -11,7 +11,7 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from bench import limits, notifying
+from bench import limits, notifying, traces
 from bench.ageing import age, claim_milliseconds, open_snapshot, sizes
 from bench.backlog import rate_behind
 from bench.correcting import correct_one_of
@@ -46,6 +46,14 @@ def main() -> None:
     )
     parser.add_argument(
         "--receivers", action="store_true", help="only run a wide fan-out whose items fail, with and without receivers"
+    )
+    parser.add_argument(
+        "--traces",
+        type=int,
+        nargs="?",
+        const=10_000,
+        metavar="N",
+        help="only run a fan-out of N items without a trace, within one, and with its spans sent (default: 10,000)",
     )
     parser.add_argument("--aged", type=int, default=0, help="run this number of tasks, then measure W1 to W4 again")
     parser.add_argument(
@@ -100,6 +108,8 @@ def run(arguments: argparse.Namespace, url: str, home: Path) -> None:
         asyncio.run(large(url, home, arguments.large))
     elif arguments.receivers:
         asyncio.run(receivers(url, arguments.runs, arguments.widest))
+    elif arguments.traces:
+        asyncio.run(traced(url, arguments.runs, arguments.traces))
     elif arguments.backlog:
         asyncio.run(backlog(url, arguments.runs))
     elif arguments.service:
@@ -154,6 +164,28 @@ async def receivers(url: str, runs: int, width: int) -> None:
         f" receivers, {width / statistics.median(found.beside):,.0f} with; the share is {statistics.median(shares):.2f}"
         f" ({shares[0]:.2f} to {shares[-1]:.2f}); {found.rows:,} rows in the outbox for each job"
     )
+
+
+async def traced(url: str, runs: int, width: int) -> None:
+    await apply_missing(url)
+    store = PostgresStore(url, "bench")
+    found = await traces.compare(url, store, width, runs)
+    await store.close()
+    base = found.without
+    for name, rounds in (
+        ("no trace", base),
+        ("a trace that is kept", found.kept),
+        ("a trace that is sent", found.sent),
+    ):
+        cpu = statistics.median(one.cpu_seconds for one in rounds) / width * 1000
+        shares = sorted(first.cpu_seconds / one.cpu_seconds for first, one in zip(base, rounds, strict=True))
+        print(
+            f"{'traces':<12} {width:,} items, {name}: {width / statistics.median(one.seconds for one in rounds):,.0f}"
+            f" items/s, {cpu:.3f} ms of processor time for each; without a trace it is {statistics.median(shares):.2f}"
+            f" of that ({shares[0]:.2f} to {shares[-1]:.2f})",
+            flush=True,
+        )
+    print(f"{'traces':<12} a process that sends nothing finds that out in {found.asked_nanoseconds:.0f} ns")
 
 
 async def backlog(url: str, runs: int) -> None:
