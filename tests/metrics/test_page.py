@@ -335,6 +335,20 @@ async def test_a_key_of_one_tenant_sees_the_figures_of_its_tenant_and_no_counter
         assert whole.names == page.names
 
 
+async def test_workers_of_another_tenant_are_in_no_figure_of_a_tenant(database_url: str) -> None:
+    async with client_of(database_url) as engine:
+        await engine.query(
+            "insert into holdfast.workers (name, handlers, concurrency, lease_until, tenant)"
+            " select 'w', '{h}', 4, now() + interval '1 minute', t from unnest('{one, other, other, null}'::text[]) t"
+        )
+        seen = {}
+        for tenant in ("one", "other", "third", None):
+            figures = await figures_of(engine.store, tenant)
+            seen[tenant] = figures[("workers",)], figures[("worker_slots",)]
+    # The last one is the installation's, and works for all.
+    assert seen == {"one": (2, 8), "other": (3, 12), "third": (1, 4), None: (4, 16)}
+
+
 async def test_metrics_need_the_permission_to_read(database_url: str) -> None:
     async with serving_http(database_url) as service:
         assert (await service.with_key(None).get("/metrics")).status_code == 401

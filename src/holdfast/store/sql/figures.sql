@@ -22,7 +22,9 @@ held as materialized (
     where c.ready > 0 and g.gate in (select s.gate from shut s)
 ),
 alive as materialized (
-    select w.queues, w.concurrency from workers w where w.ended_at is null and w.lease_until > now()
+    select w.queues, w.concurrency from workers w
+    where w.ended_at is null and w.lease_until > now()
+        and (w.tenant is null or w.tenant = coalesce(%(tenant)s, w.tenant))
 ),
 judged as (
     select l.queue, c.waiting, c.running, case when h.lane_id is null then c.ready else 0 end as ready,
