@@ -119,7 +119,7 @@ METRICS: dict[str, Metric] = {
     "deliveries_oldest_seconds": _figure("How long the oldest of them has been tried."),
     "destinations_failing": _figure("Receivers of notifications that fail now."),
     "orchestrators": _figure("Orchestrators that are alive."),
-    "workers": _figure("Workers that are alive."),
+    "workers": _figure("Workers that are alive; for a key of one tenant, those that may run its tasks."),
     "worker_slots": _figure("How many tasks the live workers can run at once."),
     "janitor_pass_seconds": _figure("How long ago the janitor finished its last pass."),
 }

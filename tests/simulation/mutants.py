@@ -57,6 +57,7 @@ STORE = (
     "tests/store/test_clock.py",
     "tests/service/test_audit.py",
     "tests/service/test_stats.py",
+    "tests/metrics/test_page.py",
     "-k",
     "not model",
 )
