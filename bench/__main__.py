@@ -11,7 +11,7 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from bench import limits, notifying, traces
+from bench import limits, notifying
 from bench.ageing import age, claim_milliseconds, open_snapshot, sizes
 from bench.backlog import rate_behind
 from bench.correcting import correct_one_of
@@ -22,8 +22,11 @@ from bench.killing import Killed, kill_each
 from bench.listening import keep_commit_times, listen
 from bench.recovering import cancel_and_resume
 from bench.results import gather
+from bench.traces import compare as compare_traces
 from bench.workloads import Measured, chain, fan, idle_latencies, jobs_of, measure, one_task, pick, run_jobs
+from holdfast.cli.session import begin_traces
 from holdfast.embedded.server import use_embedded
+from holdfast.settings import load_settings
 from holdfast.store.migrate import apply_missing
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import NewJob
@@ -46,14 +49,6 @@ def main() -> None:
     )
     parser.add_argument(
         "--receivers", action="store_true", help="only run a wide fan-out whose items fail, with and without receivers"
-    )
-    parser.add_argument(
-        "--traces",
-        type=int,
-        nargs="?",
-        const=10_000,
-        metavar="N",
-        help="only run a fan-out of N items without a trace, within one, and with its spans sent (default: 10,000)",
     )
     parser.add_argument("--aged", type=int, default=0, help="run this number of tasks, then measure W1 to W4 again")
     parser.add_argument(
@@ -88,8 +83,17 @@ def main() -> None:
         metavar="N",
         help="only send events to N listeners, at higher and higher rates (default: 2,000)",
     )
+    parser.add_argument(
+        "--traces",
+        type=int,
+        nargs="?",
+        const=10_000,
+        metavar="N",
+        help="only run a fan-out of N items without a trace, within one, and with its spans sent (default: 10,000)",
+    )
     arguments = parser.parse_args()
     if arguments.serve:
+        begin_traces(load_settings())
         run_child(arguments.serve, arguments.url)
         return
     folder = tempfile.TemporaryDirectory(prefix="holdfast-bench-", ignore_cleanup_errors=True)
@@ -108,14 +112,14 @@ def run(arguments: argparse.Namespace, url: str, home: Path) -> None:
         asyncio.run(large(url, home, arguments.large))
     elif arguments.receivers:
         asyncio.run(receivers(url, arguments.runs, arguments.widest))
-    elif arguments.traces:
-        asyncio.run(traced(url, arguments.runs, arguments.traces))
     elif arguments.backlog:
         asyncio.run(backlog(url, arguments.runs))
     elif arguments.service:
         asyncio.run(service(url, arguments.runs, arguments.service, arguments.widest))
     elif arguments.listeners:
         asyncio.run(listening(url, arguments.listeners))
+    elif arguments.traces:
+        asyncio.run(traced(url, arguments.runs, arguments.traces))
     elif arguments.results:
         asyncio.run(results_alone(url, arguments.widest))
     else:
@@ -166,28 +170,6 @@ async def receivers(url: str, runs: int, width: int) -> None:
     )
 
 
-async def traced(url: str, runs: int, width: int) -> None:
-    await apply_missing(url)
-    store = PostgresStore(url, "bench")
-    found = await traces.compare(url, store, width, runs)
-    await store.close()
-    base = found.without
-    for name, rounds in (
-        ("no trace", base),
-        ("a trace that is kept", found.kept),
-        ("a trace that is sent", found.sent),
-    ):
-        cpu = statistics.median(one.cpu_seconds for one in rounds) / width * 1000
-        shares = sorted(first.cpu_seconds / one.cpu_seconds for first, one in zip(base, rounds, strict=True))
-        print(
-            f"{'traces':<12} {width:,} items, {name}: {width / statistics.median(one.seconds for one in rounds):,.0f}"
-            f" items/s, {cpu:.3f} ms of processor time for each; without a trace it is {statistics.median(shares):.2f}"
-            f" of that ({shares[0]:.2f} to {shares[-1]:.2f})",
-            flush=True,
-        )
-    print(f"{'traces':<12} a process that sends nothing finds that out in {found.asked_nanoseconds:.0f} ns")
-
-
 async def backlog(url: str, runs: int) -> None:
     """Measure few and many jobs in turns, because the machine's speed varies."""
     await apply_missing(url)
@@ -213,6 +195,28 @@ async def listening(url: str, number: int) -> None:
     os.environ |= {"HOLDFAST_PORT": str(port), "HOLDFAST_API_CONNECTIONS": str(2 * number + 200)}
     with Fleet(url, ("orchestrator", "resting", SERVICE)) as fleet:
         await listen(url, fleet, port, number)
+
+
+async def traced(url: str, runs: int, width: int) -> None:
+    await apply_missing(url)
+    store = PostgresStore(url, "bench")
+    found = await compare_traces(url, store, width, runs)
+    await store.close()
+    base = found.without
+    for name, rounds in (
+        ("no trace", base),
+        ("a trace that is kept", found.kept),
+        ("a trace that is sent", found.sent),
+    ):
+        cpu = statistics.median(one.cpu_seconds for one in rounds) / width * 1000
+        shares = sorted(first.cpu_seconds / one.cpu_seconds for first, one in zip(base, rounds, strict=True))
+        print(
+            f"{'traces':<12} {width:,} items, {name}: {width / statistics.median(one.seconds for one in rounds):,.0f}"
+            f" items/s, {cpu:.3f} ms of processor time for each; without a trace it is {statistics.median(shares):.2f}"
+            f" of that ({shares[0]:.2f} to {shares[-1]:.2f})",
+            flush=True,
+        )
+    print(f"{'traces':<12} a process that sends nothing finds that out in {found.asked_nanoseconds:.0f} ns")
 
 
 async def flooding(url: str, home: Path, groups: int, runs: int) -> None:

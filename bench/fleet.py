@@ -14,7 +14,6 @@ from types import TracebackType
 import psutil
 
 from holdfast.assembly import new_services, new_web_server
-from holdfast.cli.session import begin_traces
 from holdfast.define.registry import discover
 from holdfast.settings import load_settings
 
@@ -40,11 +39,9 @@ async def serve(role: str, url: str) -> None:
         await serve_http(url)
         return
     module, concurrency = WORKERS.get(role, (None, None))
-    settings = load_settings()
-    begin_traces(settings)
     services = new_services(
         url,
-        settings,
+        load_settings(),
         registry=discover([module]) if module is not None else None,
         orchestrate=role in ORCHESTRATORS,
         concurrency=concurrency,
