@@ -25,7 +25,7 @@ from holdfast.notify.mail_server import checked_mail_server
 from holdfast.notify.service import Channel, Notifier
 from holdfast.operations.job_facts import job_facts
 from holdfast.operations.metrics import Figures, MetricsPage, refuse_without_library
-from holdfast.operations.schedules import prepare
+from holdfast.operations.schedules import begin
 from holdfast.orchestrator.loop import Orchestrator
 from holdfast.outgoing import Outgoing
 from holdfast.pacing import CrowdingMonitor
@@ -114,7 +114,7 @@ def new_janitor(store: PostgresStore, settings: Settings, meters: Meters | None 
 
 def new_scheduler(store: PostgresStore, settings: Settings) -> Scheduler:
     return Scheduler(
-        store.schedules(), partial(prepare, store), process_name(), lease_seconds=settings.owner_lease_seconds
+        store.schedules(), partial(begin, store), process_name(), lease_seconds=settings.owner_lease_seconds
     )
 
 
