@@ -485,3 +485,69 @@ def test_a_fan_out_that_was_undone_says_so_no_more_once_a_correction_runs_it_aga
     assert ran(job) == [("each", 0), ("each", 1), ("each", 3)] and job.node("each").undo is None
     assert job.recover("undo").applied
     assert ran(job) == [("each", 0), ("each", 1), ("each", 3)] and job.node("each").cancelled == 3
+
+
+def paged(
+    *, page: str = "p", size: int = 2, extra: int = 1, shape: str = "batches", compensate: str | None = None
+) -> Workflow:
+    """A fan-out that tolerates a failed item, and what reads its results: in batches, at once, or as a plain task."""
+    made = Workflow("w", inputs={"items": {"type": "array"}})
+    if shape == "task":
+        made.task("each", handler="h", params={"n": 1}, compensate=compensate)
+        made.task("all", handler="h", after=["each"], compensate=compensate)
+        return made
+    params = {"n": "{{ item }}"}
+    tolerant: dict[str, Any] = {"tolerate": {"failures": 1}, "retry": {"max_retries": 0}, "compensate": compensate}
+    made.fan_out("each", source="{{ inputs['items'] }}", handler="h", params=params, **tolerant)
+    batch = {"handler": page, "size": size, "params": {"extra": extra}, "compensate": compensate}
+    made.fan_in("all", after="each", handler="h", batch=batch if shape == "batches" else None, compensate=compensate)
+    return made
+
+
+@pytest.mark.parametrize("other", [{"page": "q"}, {"size": 3}, {"extra": 2}])
+def test_batches_that_a_correction_changes_all_run_again_although_only_one_item_was_missing(
+    other: dict[str, Any],
+) -> None:
+    job = OneJob(paged(), {"items": [1, 2, 3, 4, 5]}, RULES)
+    job.run(Work(("each", 4)))
+    assert job.correct("retry", "each", flow=paged(**other), stale="rerun").applied  # type: ignore[union-attr]
+    batches = 2 if "size" in other else 3
+    assert ran(job) == [("all", -1), *[("all", batch) for batch in range(batches)], ("each", 4)]
+    params = params_of(job, "all")[0]
+    assert (params["page"]["limit"], params["extra"]) == (other.get("size", 2), other.get("extra", 1))
+
+
+def test_only_the_batch_of_a_missing_item_runs_again_if_a_correction_leaves_the_batches_as_they_are() -> None:
+    job = OneJob(paged(), {"items": [1, 2, 3, 4, 5]}, RULES)
+    job.run(Work(("each", 4)))
+    changed = paged()
+    changed.task("more", handler="h", after=["all"])
+    assert job.correct("retry", "each", flow=changed).applied  # type: ignore[union-attr]
+    assert ran(job) == [("all", -1), ("all", 2), ("each", 4), ("more", -1)]
+
+
+SHAPES = [("task", "batches"), ("batches", "task"), ("batches", "plain"), ("plain", "batches")]
+
+
+@pytest.mark.parametrize(("before", "now"), SHAPES)
+def test_results_cannot_stay_stale_where_the_tasks_are_of_another_kind(before: str, now: str) -> None:
+    job = OneJob(paged(shape=before, compensate="back"), {"items": [1, 2, 3]}, RULES)
+    job.run(Work())
+    refused = job.correct(flow=paged(shape=now, compensate="back"), stale="keep")
+    assert isinstance(refused, Refusal) and "cannot stay" in refused.reason and "all" in refused.reason
+    assert "--stale rerun" in str(refused.remedy)
+    assert job.correct(flow=paged(shape=now, compensate="back"), stale="rerun").applied  # type: ignore[union-attr]
+    done = ran(job)
+    assert job.recover("undo").applied
+    assert set(ran(job)) >= set(done) and job.state.error is not None and job.state.error.code == "UNDONE"
+
+
+def test_a_skipped_fan_out_that_becomes_a_task_begins_from_its_start() -> None:
+    job = OneJob(paged(compensate="back"), {"items": [1, 2, 3]}, RULES)
+    job.run(Work(("each", 1), ("each", 2)))
+    assert job.recover("skip", "each").applied
+    job.run(Work())
+    assert job.correct(flow=paged(shape="task", compensate="back"), stale="rerun").applied  # type: ignore[union-attr]
+    assert ran(job) == [("all", -1), ("each", -1)]
+    assert job.recover("undo").applied
+    assert ran(job) == [("all", -1), ("each", -1)]

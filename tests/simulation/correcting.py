@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -94,11 +95,11 @@ def _other_definition(definition: Definition, chance: random.Random) -> Definiti
     place = chance.randrange(len(nodes))
     node = nodes[place]
     match chance.choice(["handler", "params", "retry", "importance", "tolerate", "remove", "add"]):
-        case "handler" if node.task is not None:
-            nodes[place] = replace(node, task=replace(node.task, handler=OTHER_HANDLER))
-        case "params" if node.task is not None:
+        case "handler":
+            nodes[place] = _with_work(node, lambda task: replace(task, handler=OTHER_HANDLER))
+        case "params" if node.task is not None or node.batches is not None:
             more = [1, 2, "{{ job.generation }}"][chance.randint(1, 3) - 1]
-            nodes[place] = replace(node, task=replace(node.task, params={**node.task.params, "more": more}))
+            nodes[place] = _with_work(node, lambda task: replace(task, params={**task.params, "more": more}))
         case "retry" if node.task is not None:
             nodes[place] = replace(node, task=replace(node.task, retry=Retry(max_retries=chance.randint(0, 3))))
         case "importance" if node.type not in (NodeType.CONDITIONAL, NodeType.START, NodeType.END):
@@ -117,6 +118,13 @@ def _other_definition(definition: Definition, chance: random.Random) -> Definiti
     except (HoldfastError, KeyError, AssertionError):
         return definition
     return changed
+
+
+def _with_work(node: Node, change: Callable[[TaskSpec], TaskSpec]) -> Node:
+    """With another task or, if it has batches, with other batches."""
+    if node.batches is not None:
+        return replace(node, batches=replace(node.batches, task=change(node.batches.task)))
+    return replace(node, task=change(node.task)) if node.task is not None else node
 
 
 def _without_a_leaf(nodes: list[Node], chance: random.Random) -> list[Node]:

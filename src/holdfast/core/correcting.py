@@ -39,6 +39,8 @@ class Difference(NamedTuple):
     other_handler: bool = False
     only_contract: bool = False
     """Only what its output must look like has changed: what has completed stays, as long as it fits."""
+    other_tasks: bool = False
+    """Its tasks are of another kind now, so that those that it has cannot stay."""
 
 
 @dataclass(slots=True)
@@ -54,6 +56,8 @@ class Corrected:
     stale: Stale | None = None
     undecided: list[str] = field(default_factory=list)
     """The nodes with stale work for which the person has not said what becomes of it."""
+    cannot_stay: list[str] = field(default_factory=list)
+    """The nodes with stale work that the person wants to keep, although their tasks are of another kind now."""
 
     def is_new(self, name: str) -> bool:
         return name not in self.before.nodes
@@ -80,12 +84,15 @@ class Corrected:
 
     def difference(self, state: JobState, node: NodeState) -> Difference | None:
         """Why the node's work is not what it was; None: it is the same, or a person has decided how it ended."""
-        is_skipped = node.reason == SKIPPED_BY_PERSON and not has_task_per_item(state, node.name)
-        if node.reason == SET_BY_PERSON or is_skipped or self.is_new(node.name):
+        if node.reason == SET_BY_PERSON or self.is_new(node.name):
             return None
         old, new = self.before.nodes[node.name], state.program.nodes[node.name]
+        has_other_tasks = old.node.type is not new.node.type or (old.batches is None) is not (new.batches is None)
+        is_skipped = node.reason == SKIPPED_BY_PERSON and not has_task_per_item(state, node.name)
+        if is_skipped and not (has_other_tasks and node.expanded):
+            return None
         if old.node.type is not new.node.type:
-            return Difference(f"it is a {new.node.type} now", other_handler=True)
+            return Difference(f"it is a {new.node.type} now", other_handler=True, other_tasks=node.expanded > 0)
         if new.branches:
             return _other_branch(state, node)
         if has_task_per_item(state, node.name):
@@ -142,7 +149,7 @@ class Corrected:
 
     def _of_batches(self, state: JobState, node: NodeState, old: NodeProgram, new: NodeProgram) -> Difference | None:
         if old.batches is None or new.batches is None or (old.task is None) != (new.task is None):
-            return Difference("it takes its items in another way")
+            return Difference("it takes its items in another way", other_tasks=node.expanded > 0)
         pairs = [(old.batches, new.batches), *([(old.task, new.task)] if old.task and new.task else [])]
         for before, now in pairs:
             found = _other_handler(before, now)

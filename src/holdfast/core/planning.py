@@ -105,6 +105,12 @@ def _why_gone(node: NodeState | None) -> str:
 
 
 def _undecided(corrected: Corrected) -> Refusal | None:
+    if corrected.cannot_stay:
+        names = ", ".join(corrected.cannot_stay)
+        return Refusal(
+            f"stale results cannot stay where the tasks are of another kind now: {names}",
+            Remedy("Run them again with --stale rerun, or leave the type and the batches of these nodes as they were."),
+        )
     if not corrected.undecided:
         return None
     names = ", ".join(corrected.undecided)

@@ -51,7 +51,8 @@ def step_of(
         because = _because(request, above[0])
         if request.only and node.status is Status.COMPLETED:
             return Step(name, Action.STALE, node.completed, f"{because}, and this stays as it is")
-        if _keeps_batches(state, node, rerun, above):
+        is_kept = _keeps_batches(state, node, rerun, above)
+        if is_kept and (corrected is None or corrected.difference(state, node) is None):
             return _batches_above(state, node, found, because, ahead)
         return _begins_again(state, node, because, ahead)
     if chosen is not None:
@@ -218,6 +219,8 @@ def _corrected_step(
     if is_fan_out and not _is_named(request, node):
         return _matched_step(node, difference, ahead, corrected, is_chosen=chosen is not None)
     if has_completed and corrected.stale is Stale.KEEP and not _is_named(request, node):
+        if difference.other_tasks:
+            corrected.cannot_stay.append(node.name)
         return Step(node.name, Action.STALE, node.completed, f"{difference.reason}; it stays as it is")
     if has_completed and corrected.stale is None:
         corrected.undecided.append(node.name)
