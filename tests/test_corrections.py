@@ -63,7 +63,10 @@ class Handlers:
         def echo_params(**params: Any) -> dict[str, Any]:
             return self.echo_params(**params)
 
-        return registry(stack=stack, echo_params=echo_params)
+        def echo_all(**params: Any) -> dict[str, Any]:
+            return {"params_echoed": self.echo_params(**params)}
+
+        return registry(stack=stack, echo_params=echo_params, echo_all=echo_all)
 
 
 def asked(verb: Verb = Verb.RESUME, node: str | None = None, **correction: Any) -> VerbRequest:
@@ -187,6 +190,76 @@ async def test_kept_outputs_must_keep_the_contract_of_the_corrected_workflow(dat
         loose = text.replace("maximum: 5", "maximum: 50").replace("tital", "title")
         plan, status = await corrected(engine, job_id, asked(text=loose, stale=Stale.RERUN))
         assert actions(plan) == {"register": ("rerun", 1)} and status["status"] == "completed"
+
+
+async def test_outputs_that_are_not_kept_need_not_keep_the_contract_of_the_corrected_workflow(
+    database_url: str,
+) -> None:
+    small = "output_schema: {type: object, properties: {size: {type: integer, maximum: 5}}}"
+    work = Handlers()
+    async with running(database_url, work.registry) as engine:
+        groups = [{"id": 0, "size": 1}, {"id": 1, "size": 9}, {"id": 2, "size": 2}, {"id": 3, "size": 8}]
+        job_id = (await engine.run(FLOW, {"limit": 10, "groups": groups}))["job_id"]
+        text = FLOW.replace("retry: {max_retries: 0}}", f"retry: {{max_retries: 0}}, {small}}}")
+        other = {"groups": [{"id": 0, "size": 1}, {"id": 1, "size": 3}, {"id": 2, "size": 2}]}
+        with pytest.raises(Refused, match="break the contract") as refused:
+            await engine.client.plan(job_id, asked(text=text, inputs=other, stale=Stale.KEEP))
+        assert [one.path for one in refused.value.errors] == ["stack[1]"], "what is gone is not kept"
+        plan, status = await corrected(engine, job_id, asked(text=text, inputs=other, stale=Stale.RERUN))
+        assert actions(plan)["stack"] == ("rerun", 1) and status["status"] == "completed"
+        strict = "output_schema: {type: object, required: [params_echoed]}"
+        text = text.replace(small, strict).replace("{handler: stack,", "{handler: echo_all,")
+        plan, status = await corrected(engine, job_id, asked(text=text, stale=Stale.RERUN))
+        assert actions(plan)["stack"] == ("rerun", 3) and status["status"] == "completed"
+
+
+PAGES = """
+workflow_id: pages
+nodes:
+  each:
+    type: fan_out
+    source: "{{ [1, 2, 3, 4] }}"
+    task: {handler: echo_params, params: {n: "{{ item }}"}}
+    next: all
+  all:
+    type: fan_in
+    handler: last
+    LAST
+    batch: {handler: page, size: 2, BATCH}
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "batch", "broken"),
+    [
+        ("output_schema: {type: integer}", "params: {}", []),
+        ("params: {}", "output_schema: {type: string}", []),
+        ("output_schema: {type: string}", "params: {}", ["all"]),
+        ("params: {}", "output_schema: {type: integer}", ["all[0]", "all[1]"]),
+    ],
+)
+async def test_batches_and_the_task_behind_them_have_contracts_of_their_own(
+    database_url: str, last: str, batch: str, broken: list[str]
+) -> None:
+    def page(page: Any) -> str:
+        return "page"
+
+    def count() -> int:
+        return 4
+
+    work = Handlers()
+    known = registry(page=page, last=count, echo_params=work.echo_params)
+    async with running(database_url, known) as engine:
+        plain = PAGES.replace("LAST", "params: {}").replace("BATCH", "params: {}")
+        job_id = (await engine.run(plain))["job_id"]
+        request = asked(text=PAGES.replace("LAST", last).replace("BATCH", batch))
+        if broken:
+            with pytest.raises(Refused, match="break the contract") as refused:
+                await engine.client.plan(job_id, request)
+            assert [one.path for one in refused.value.errors] == broken
+        else:
+            _, status = await corrected(engine, job_id, request)
+            assert status["status"] == "completed" and work.ran == {"echo_params": 4}
 
 
 async def test_a_plan_of_a_correction_is_carried_out_exactly_or_not_at_all(database_url: str) -> None:

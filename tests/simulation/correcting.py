@@ -68,7 +68,7 @@ def _counted(db: Database, after: JobState, node: NodeState, *, other_handler: b
     for first in range(0, found.places, size):
         tasks = selection.matched_tasks(db, after.job_id, node.name, tasks_at(found, first, size))
         part = counted(after, node, found, first, tasks, other_handler=other_handler)
-        total = Counted(*(a + b for a, b in zip(total, part, strict=True)))
+        total = total.plus(part)
     return total
 
 

@@ -162,7 +162,11 @@ class Corrected:
         assert old.node.batches is not None and new.node.batches is not None
         is_rewritten = old.node.batches.size != new.node.batches.size
         reason = self._why_other(state, node.name, "size of batches", is_rewritten, new.batch_size)
-        return Difference(reason) if reason is not None else None
+        if reason is not None:
+            return Difference(reason)
+        if old.batches.spec.output_schema != new.batches.spec.output_schema:
+            return Difference("the output of its batches has another contract", only_contract=True)
+        return None
 
     def _reads_other(self, state: JobState, template: Template | None, name: str) -> str | None:
         """What a template reads that the correction has changed, as far as nothing above has rerun."""

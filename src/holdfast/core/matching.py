@@ -278,6 +278,13 @@ class Counted(NamedTuple):
     gone: int = 0
     back: int = 0
     """Items that a correction had taken away, and that have their results again."""
+    stale_items: tuple[int, ...] = ()
+    gone_items: tuple[int, ...] = ()
+    """The numbers of those that are stale, and of those that are gone."""
+
+    def plus(self, more: Counted) -> Counted:
+        others = more._asdict()
+        return Counted(**{name: value + others[name] for name, value in self._asdict().items()})
 
 
 def counted(
@@ -293,18 +300,24 @@ def counted(
     size = chunk_size(state)
     reading = _Reading(Turn(state, 0.0), node, first, first + size)
     number_of: Counter[str] = Counter()
+    stale, gone = [], []
     for place in range(first, min(first + size, found.places)):
         if place >= len(found.numbers):
-            number_of["gone"] += tasks[found.left_over[place - len(found.numbers)]].gone is None
+            number = found.left_over[place - len(found.numbers)]
+            if tasks[number].gone is None:
+                gone.append(number)
         elif found.numbers[place] == NEW:
             number_of["new"] += 1
         else:
             number = found.numbers[place]
             task = tasks[number]
             is_same = task.is_given or reading.is_same(place, number, task.params, reading.params(place, number))
-            number_of[_word(task, is_same=is_same and not other_handler)] += 1
+            word = _word(task, is_same=is_same and not other_handler)
+            number_of[word] += 1
+            if word == "stale":
+                stale.append(number)
     state.made_bytes = 0
-    return Counted(**number_of)
+    return Counted(**number_of, gone=len(gone), stale_items=tuple(stale), gone_items=tuple(gone))
 
 
 def _word(task: MatchedTask, *, is_same: bool) -> str:
