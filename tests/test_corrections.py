@@ -187,6 +187,10 @@ async def test_kept_outputs_must_keep_the_contract_of_the_corrected_workflow(dat
         with pytest.raises(Refused, match="break the contract") as refused:
             await engine.client.plan(job_id, asked(text=text))
         assert [one.path for one in refused.value.errors] == ["stack[1]"]
+        with pytest.raises(Refused, match="break the contract") as refused:
+            await engine.client.plan(job_id, asked(text=text.replace("tital", "title")))
+        reasons = [one.message for one in refused.value.errors]
+        assert len(reasons) == 2 and "stack[1]" in reasons[0] and reasons[1].endswith("in another way: register")
         loose = text.replace("maximum: 5", "maximum: 50").replace("tital", "title")
         plan, status = await corrected(engine, job_id, asked(text=loose, stale=Stale.RERUN))
         assert actions(plan) == {"register": ("rerun", 1)} and status["status"] == "completed"
@@ -260,6 +264,23 @@ async def test_batches_and_the_task_behind_them_have_contracts_of_their_own(
         else:
             _, status = await corrected(engine, job_id, request)
             assert status["status"] == "completed" and work.ran == {"echo_params": 4}
+
+
+async def test_a_corrected_job_keeps_its_identity_and_its_key(database_url: str) -> None:
+    work = Handlers()
+    async with running(database_url, work.registry) as engine:
+        first = await engine.run(FLOW)
+        keyed = await engine.client.submit(load_text(FLOW), {"limit": 4}, key="monday")
+        await engine.finished(keyed.job_id)
+        for job_id in (first["job_id"], keyed.job_id):
+            await corrected(engine, job_id, asked(inputs={"limit": 10}, stale=Stale.KEEP))
+        again = await engine.client.submit(load_text(FLOW))
+        assert (again.answer, again.job_id) == ("already_completed", first["job_id"])
+        again = await engine.client.submit(load_text(FLOW), {"limit": 4}, key="monday")
+        assert (again.answer, again.job_id) == ("already_completed", keyed.job_id)
+        other = await engine.client.submit(load_text(FLOW), {"limit": 10})
+        assert other.answer == "created" and other.job_id not in (first["job_id"], keyed.job_id)
+        await engine.finished(other.job_id)
 
 
 async def test_a_plan_of_a_correction_is_carried_out_exactly_or_not_at_all(database_url: str) -> None:

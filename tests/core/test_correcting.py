@@ -275,7 +275,7 @@ def test_where_the_source_runs_again_items_are_matched_after_that() -> None:
     job.run(handler)
     plan, _ = job.plan_correction(inputs={"n": 2}, stale="rerun")
     assert steps(plan) == {"list": "rerun 1", "each": "rerun None"}
-    assert "decided when it has" in next(one.reason for one in plan.steps if one.node == "each")  # type: ignore[union-attr]
+    assert "decided when list has run" in next(one.reason for one in plan.steps if one.node == "each")  # type: ignore[union-attr]
     seen.clear()
     job.correct(inputs={"n": 2}, stale="rerun")
     job.run(handler)

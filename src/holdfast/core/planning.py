@@ -83,7 +83,7 @@ def make_plan(
         steps.append(step)
     if corrected is not None:
         steps += _gone_steps(state, corrected)
-        refusal = refusal or _undecided(corrected)
+        refusal = _both(refusal, _undecided(corrected))
     is_given_up = state.undo is not None
     decides_again = request.verb is Verb.RESUME and (corrected is not None or is_given_up or _lacks_result(state))
     if not changed and not decides_again:
@@ -102,6 +102,13 @@ def _why_gone(node: NodeState | None) -> str:
     if node is None or not node.completed:
         return because
     return f"{because}; what it has done stays done, unless the job is undone first"
+
+
+def _both(first: Refusal | None, second: Refusal | None) -> Refusal | None:
+    """All reasons at once; what to do about the first comes first."""
+    if first is None or second is None:
+        return first or second
+    return first._replace(reason=f"{first.reason}; {second.reason}")
 
 
 def _undecided(corrected: Corrected) -> Refusal | None:

@@ -207,7 +207,8 @@ def _corrected_step(
     is_fan_out = corrected.keeps_tasks(state, node) and node.expanded > 0
     is_left_out = ahead.fate_of(node.name)[0] is Fate.IS_SKIPPED
     if above and is_fan_out and not is_left_out and not _is_named(request, node):
-        return _matched_later(state, node, _because(request, above[0]), ahead, corrected, is_chosen=chosen is not None)
+        because = _because(request, above[0])
+        return _matched_later(state, node, above[0], because, ahead, corrected, is_chosen=chosen is not None)
     difference = corrected.difference(state, node) if not above else None
     if difference is None:
         return _settled_again(state, request, node, found) if not above else None
@@ -249,13 +250,20 @@ def _new_step(state: JobState, node: NodeState, ahead: Foresight) -> Step:
 
 
 def _matched_later(
-    state: JobState, node: NodeState, because: str, ahead: Foresight, corrected: Corrected, *, is_chosen: bool
+    state: JobState,
+    node: NodeState,
+    above: str,
+    because: str,
+    ahead: Foresight,
+    corrected: Corrected,
+    *,
+    is_chosen: bool,
 ) -> Step:
     """Its source runs again: which of its items are the same is known after that."""
     fate, _ = ahead.fate_of(node.name)
     ahead.begins_again.add(node.name)
     how = matching_of(node, corrected.other_handler(state, node), corrected.stale, is_chosen=is_chosen)
-    reason = f"{because}; decided when it has: items that stay the same keep their results"
+    reason = f"{because}; decided when {above} has run: items that stay the same keep their results"
     return Step(
         node.name,
         Action.RERUN,

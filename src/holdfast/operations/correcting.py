@@ -197,6 +197,8 @@ async def _check_kept(
         if len(breaches) >= MOST_BREACHES:
             break
     if breaches:
+        if plan.refusal is not None:
+            breaches.append(Detail(plan.refusal.reason))
         raise Refused(
             f"Job {after.job_id} was not changed: outputs that would be kept break the contract of the workflow.",
             remedy="Run what gave them again with --stale rerun after you have changed its params or its handler,"
