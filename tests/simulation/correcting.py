@@ -15,7 +15,7 @@ from holdfast.core.plans import Plan, Refusal, Stale
 from holdfast.core.signals import Request
 from holdfast.core.states import JobState, NodeState
 from holdfast.define.definition import Definition
-from holdfast.define.node import Importance, Node, NodeType, TaskSpec, Tolerate
+from holdfast.define.node import Batches, Importance, Node, NodeType, TaskSpec, Tolerate
 from holdfast.define.program import Program, compile_definition
 from holdfast.define.retry import Retry
 from holdfast.errors import HoldfastError
@@ -112,12 +112,27 @@ def _other_definition(definition: Definition, chance: random.Random) -> Definiti
             name = chance.choice(["more", "most"])
             if name not in {one.name for one in nodes}:
                 nodes.append(Node(name, all_of=(node.name,), task=TaskSpec("work", params={"n": "{{ inputs.n }}"})))
+    fan_ins = [place for place, one in enumerate(nodes) if one.type is NodeType.FAN_IN]
+    if fan_ins and chance.random() < 0.3:
+        place = chance.choice(fan_ins)
+        nodes[place] = _gathered_otherwise(nodes[place], chance)
     changed = replace(definition, nodes=tuple(nodes))
     try:
         compile_definition(changed)
     except (HoldfastError, KeyError, AssertionError):
         return definition
     return changed
+
+
+def _gathered_otherwise(node: Node, chance: random.Random) -> Node:
+    """A fan-in that gets or loses its batches, or has batches of another size."""
+    if node.task is not None and chance.random() < 0.5:
+        work = TaskSpec("work", params={"page": "{{ item }}"})
+        batches = Batches(work, chance.choice([1, 2, 3])) if node.batches is None else None
+        return replace(node, batches=batches)
+    if node.batches is not None:
+        return replace(node, batches=replace(node.batches, size=chance.choice([1, 2, 3, "auto"])))
+    return node
 
 
 def _with_work(node: Node, change: Callable[[TaskSpec], TaskSpec]) -> Node:
