@@ -266,6 +266,37 @@ async def test_batches_and_the_task_behind_them_have_contracts_of_their_own(
             assert status["status"] == "completed" and work.ran == {"echo_params": 4}
 
 
+async def test_only_the_batch_of_a_corrected_item_runs_again(database_url: str) -> None:
+    ran: list[Any] = []
+
+    def page(page: dict[str, Any], ctx: Context) -> int:
+        results = [one["n"] for one in ctx.results(page["node"], page["offset"], page["limit"])]
+        ran.append(results)
+        return sum(results)
+
+    def last(ctx: Context) -> int:
+        return sum(ctx.results("all"))
+
+    work = Handlers()
+    known = registry(page=page, last=last, echo_params=work.echo_params)
+    text = PAGES.replace("LAST", "rerun: {within_hours: 1}").replace("BATCH", "params: {}")
+    text = text.replace("{{ [1, 2, 3, 4] }}", "{{ inputs.numbers }}")
+    text = text.replace("nodes:", "inputs: {numbers: {type: array, default: [1, 2, 3, 4, 5]}}\nnodes:", 1)
+    text = text.replace("source:", 'item_key: "{{ item // 10 }}"\n    source:').replace(
+        "[1, 2, 3, 4, 5]", "[1, 12, 23, 34]"
+    )
+    async with running(database_url, known) as engine:
+        job_id = (await engine.run(text))["job_id"]
+        assert sorted(ran) == [[1, 12], [23, 34]]
+        ran.clear()
+        plan, status = await corrected(engine, job_id, asked(inputs={"numbers": [1, 12, 29, 34]}, stale=Stale.RERUN))
+        assert actions(plan) == {"each": ("rerun", 1), "all": ("rerun", 2)}
+        assert ran == [[29, 34]] and status["result"] == 76 and status["status"] == "completed"
+        await engine.query("update tasks set finished_at = finished_at - interval '2 hours' where node = 'all'")
+        late = await engine.client.plan(job_id, asked(inputs={"numbers": [1, 12, 29, 35]}, stale=Stale.RERUN))
+        assert late.refusal is not None and "these are over" in str(late.refusal)
+
+
 async def test_a_corrected_job_keeps_its_identity_and_its_key(database_url: str) -> None:
     work = Handlers()
     async with running(database_url, work.registry) as engine:

@@ -488,7 +488,13 @@ def test_a_fan_out_that_was_undone_says_so_no_more_once_a_correction_runs_it_aga
 
 
 def paged(
-    *, page: str = "p", size: int = 2, extra: int = 1, shape: str = "batches", compensate: str | None = None
+    *,
+    page: str = "p",
+    size: int = 2,
+    extra: int = 1,
+    shape: str = "batches",
+    compensate: str | None = None,
+    tolerated: int = 1,
 ) -> Workflow:
     """A fan-out that tolerates a failed item, and what reads its results: in batches, at once, or as a plain task."""
     made = Workflow("w", inputs={"items": {"type": "array"}})
@@ -497,7 +503,11 @@ def paged(
         made.task("all", handler="h", after=["each"], compensate=compensate)
         return made
     params = {"n": "{{ item }}"}
-    tolerant: dict[str, Any] = {"tolerate": {"failures": 1}, "retry": {"max_retries": 0}, "compensate": compensate}
+    tolerant: dict[str, Any] = {
+        "tolerate": {"failures": tolerated},
+        "retry": {"max_retries": 0},
+        "compensate": compensate,
+    }
     made.fan_out("each", source="{{ inputs['items'] }}", handler="h", params=params, **tolerant)
     batch = {"handler": page, "size": size, "params": {"extra": extra}, "compensate": compensate}
     made.fan_in("all", after="each", handler="h", batch=batch if shape == "batches" else None, compensate=compensate)
@@ -551,3 +561,55 @@ def test_a_skipped_fan_out_that_becomes_a_task_begins_from_its_start() -> None:
     assert ran(job) == [("all", -1), ("each", -1)]
     assert job.recover("undo").applied
     assert ran(job) == [("all", -1), ("each", -1)]
+
+
+def test_of_a_corrected_fan_out_only_the_batches_run_again_that_read_what_has_changed() -> None:
+    made = paged()
+    job = OneJob(made, {"items": [1, 2, 3, 4, 5, 6]}, RULES)
+    job.run(Work())
+    job.correct(inputs={"items": [1, 2, 33, 5, 6]}, stale="rerun")
+    assert [key for key in ran(job) if key[0] == "all"] == [("all", batch) for batch in range(-1, 4)], "one item is new"
+    assert job.correct(inputs={"items": [2, 1, 5, 6]}, stale="rerun").applied  # type: ignore[union-attr]
+    assert ran(job) == [("all", -1), ("all", 3)], "an item that is gone touches its batch, an order touches none"
+
+
+def of_six(*bad: Any, tolerated: int = 6) -> OneJob:
+    job = OneJob(paged(tolerated=tolerated), {"items": [1, 2, 3, 4, 5, 6]}, RULES)
+    job.run(Work(*bad))
+    return job
+
+
+def batches(done: list[tuple[str, int]]) -> list[int]:
+    return [number for name, number in done if name == "all" and number >= 0]
+
+
+def test_the_batch_of_an_item_that_a_correction_completes_runs_again() -> None:
+    job = of_six(("each", 1), ("each", 4))
+    assert job.correct("retry", "each", inputs={"items": [1, 2, 3, 5, 6]}, stale="rerun").applied  # type: ignore[union-attr]
+    assert batches(ran(job)) == [0, 1, 2], "items 1 and 4 had failed, and item 3 is gone"
+    job = of_six(("each", 1))
+    assert job.correct(inputs={"items": [1, 2, 3, 4, 5]}, stale="rerun").applied  # type: ignore[union-attr]
+    assert batches(ran(job)) == [2], "a resume leaves alone what is tolerated"
+    assert job.correct(inputs={"items": [1, 2, 3, 4, 5, 6]}, stale="rerun").applied  # type: ignore[union-attr]
+    assert batches(ran(job)) == [2], "its item is back"
+
+
+def test_a_correction_that_runs_a_fan_in_again_by_name_runs_all_its_batches() -> None:
+    job = of_six()
+    assert job.correct("rerun", "all", inputs={"items": [1, 2, 3, 4, 5]}, stale="rerun").applied  # type: ignore[union-attr]
+    assert batches(ran(job)) == [0, 1, 2]
+
+
+def test_another_output_of_some_items_runs_only_their_batches_again() -> None:
+    made = Workflow("w", inputs={"items": {"type": "array"}})
+    made.fan_out(
+        "each", source="{{ inputs['items'] }}", handler="h", params={"v": "{{ item.v }}"}, item_key="{{ item.id }}"
+    )
+    made.fan_in("all", after="each", handler="h", batch={"handler": "p", "size": 2})
+    job = OneJob(made, {"items": [{"id": n, "v": 0} for n in range(6)]}, RULES)
+    job.run(Work())
+    changed = [{"id": n, "v": int(n == 3)} for n in range(6)]
+    kept, _ = job.plan_correction(inputs={"items": changed}, stale="keep")
+    assert steps(kept) == {"each": "stale 6"}, "the batch stays with the result that it has read"
+    assert job.correct(inputs={"items": changed}, stale="rerun").applied  # type: ignore[union-attr]
+    assert ran(job) == [("all", -1), ("all", 1), ("each", 3)]

@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.core.correcting import Corrected, corrected_state, correction_id, to_count
 from holdfast.core.item_keys import match_items
 from holdfast.core.matching import Counted, chunk_size, counted, item_keys, tasks_at
-from holdfast.core.planning import batches_asked, make_plan
+from holdfast.core.planning import batches_asked, batches_planned, make_plan
 from holdfast.core.plans import Plan, Refusal, Stale
 from holdfast.core.signals import Request
 from holdfast.core.states import JobState, NodeState
@@ -55,7 +55,10 @@ def plan_correction(
     node = state.nodes.get(request.node or "")
     asked = batches_asked(state, request, is_corrected=True)
     selected = selection.select(db, state.job_id, request, node.enqueued if node else 0, asked)
-    plan = make_plan(after, request, selected, db.now, corrected)
+    plan = make_plan(after, request, selected, db.now, corrected.fresh())
+    if isinstance(plan, Plan) and (planned := batches_planned(state, plan)):
+        selected = selection.select(db, state.job_id, request, node.enqueued if node else 0, [*asked, *planned])
+        plan = make_plan(after, request, selected, db.now, corrected)
     shown = plan if isinstance(plan, Plan) else Plan(request.verb, ())
     plan_id = correction_id(state.job_id, state.generation, state.seq, request, after, shown)
     content = {"plan": shown.to_json(), "corrected": ["inputs", "workflow"], "stale": stale and str(stale)}
@@ -131,7 +134,8 @@ def _gathered_otherwise(node: Node, chance: random.Random) -> Node:
         batches = Batches(work, chance.choice([1, 2, 3])) if node.batches is None else None
         return replace(node, batches=batches)
     if node.batches is not None:
-        return replace(node, batches=replace(node.batches, size=chance.choice([1, 2, 3, "auto"])))
+        sizes: list[int | str] = [1, 2, 3, "auto"]
+        return replace(node, batches=replace(node.batches, size=chance.choice(sizes)))
     return node
 
 

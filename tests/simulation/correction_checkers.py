@@ -101,7 +101,7 @@ def without_numbers(value: Any) -> Any:
     """A result without what depends on the numbers of its items: those themselves, their order, and their batches; and
     without `more`, which may be the generation."""
     if isinstance(value, dict):
-        hidden = {"index", "read", "page", "more"} | ({"result"} if "count" in value else set())
+        hidden = {"index", "read", "saw", "page", "more"} | ({"result"} if "count" in value else set())
         kept = {key: without_numbers(one) for key, one in value.items() if key not in hidden}
         if "count" in value and "results" in kept:
             # What a `concat` has made of the outputs has the numbers as elements.

@@ -59,6 +59,10 @@ class Corrected:
     cannot_stay: list[str] = field(default_factory=list)
     """The nodes with stale work that the person wants to keep, although their tasks are of another kind now."""
 
+    def fresh(self) -> Corrected:
+        """The same, before any plan was made of it."""
+        return replace(self, undecided=[], cannot_stay=[])
+
     def is_new(self, name: str) -> bool:
         return name not in self.before.nodes
 
@@ -75,6 +79,20 @@ class Corrected:
         return found or (
             Difference("an earlier correction gave it another handler", other_handler=True) if is_owed else None
         )
+
+    def touched_batches(self, state: JobState, node: NodeState, how: Matching) -> tuple[int, ...]:
+        """The batches of a completed fan-in that read what becomes another result when the items of its fan-out are
+        matched; none: all of them must run, because there are new items, or because more than the items has changed."""
+        fan_out = state.program.graph.fan_out_of[node.name]
+        counted = self.counted.get(fan_out)
+        is_whole = node.status is Status.COMPLETED and node.batch_size is not None and node.has_only_completed
+        if counted is None or counted.new or not is_whole or self.difference(state, node) is not None:
+            return ()
+        items = {*counted.gone_items, *counted.other_items}
+        items |= set(counted.stale_items) if how.reruns_stale else set()
+        items |= set(counted.unfinished_items) if how.reruns_unfinished else set()
+        assert node.batch_size is not None
+        return tuple(sorted({item // node.batch_size for item in items}))
 
     def keeps_params(self, state: JobState, node: NodeState) -> bool:
         """Whether a person gave the params of the node's own task: they stay."""

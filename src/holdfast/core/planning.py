@@ -199,6 +199,15 @@ def batches_asked(state: JobState, request: Request, *, is_corrected: bool = Fal
     return asked
 
 
+def batches_planned(state: JobState, plan: Plan) -> list[BatchesAsked]:
+    """The same for the plan of a correction: the batches that read what it changes."""
+    return [
+        BatchesAsked(step.node, step.selection, state.nodes[step.node].enqueued)
+        for step in plan.reruns
+        if step.selection is not None and step.selection.items is not None
+    ]
+
+
 def _refusal(state: JobState, request: Request, *, is_corrected: bool = False) -> Refusal | None:
     if state.is_undoing:
         wait = Remedy("Wait until that is done, or cancel it", "watch", state.job_id)

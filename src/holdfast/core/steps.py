@@ -54,6 +54,10 @@ def step_of(
         is_kept = _keeps_batches(state, node, rerun, above)
         if is_kept and (corrected is None or corrected.difference(state, node) is None):
             return _batches_above(state, node, found, because, ahead)
+        if corrected is not None and not _is_named(request, node):
+            step = _touched_batches(state, node, rerun, above, because, ahead, corrected)
+            if step is not None:
+                return step
         return _begins_again(state, node, because, ahead)
     if chosen is not None:
         selection, reason = chosen
@@ -136,6 +140,27 @@ def _batches_above(state: JobState, node: NodeState, found: Selected, because: s
         return Step(node.name, Action.RERUN, 0, reason, selection, redone=redone, fate=fate)
     number = found.number(selection) + _never_made(node) + _last_tasks(state, node)
     return Step(node.name, Action.RERUN, number, because, selection, redone=redone)
+
+
+def _touched_batches(
+    state: JobState,
+    node: NodeState,
+    rerun: Mapping[str, Step],
+    above: list[str],
+    because: str,
+    ahead: Foresight,
+    corrected: Corrected,
+) -> Step | None:
+    """Of a fan-in whose fan-out is corrected, only the batches that read another result, and the task behind them."""
+    how = rerun[above[0]].matching
+    if how is None or above != [state.program.graph.fan_out_of.get(node.name)]:
+        return None
+    touched = corrected.touched_batches(state, node, how)
+    if not touched or ahead.fate_of(node.name)[0] is not Fate.RUNS:
+        return None
+    selection = Selection((str(Status.COMPLETED),), touched, items_only=True)
+    number = len(touched) + _last_tasks(state, node)
+    return Step(node.name, Action.RERUN, number, because, selection, redone=True)
 
 
 def _batches_step(state: JobState, node: NodeState, found: Selected, selection: Selection, reason: str) -> Step:
