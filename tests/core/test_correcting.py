@@ -376,6 +376,18 @@ def test_what_may_never_run_again_blocks_a_correction_that_would_run_it(*, never
     assert not never or "--stale keep" in str(answer.remedy)
 
 
+def test_a_correction_is_refused_with_all_reasons_at_once() -> None:
+    made = Workflow("w", inputs={"n": {"type": "integer"}})
+    made.task("pay", handler="h", params={"n": "{{ inputs.n }}"}, rerun={"safe": "never"})
+    made.task("tell", handler="h", params={"n": "{{ inputs.n }}"})
+    job = OneJob(made, {"n": 1}, RULES)
+    job.run(Work())
+    answer = job.correct(inputs={"n": 2})
+    assert isinstance(answer, Refusal)
+    assert "what pay has completed may never run again" in answer.reason
+    assert "would be done in another way: pay, tell" in answer.reason
+
+
 def test_items_are_known_by_their_value_or_by_their_key() -> None:
     assert keys_of(None, [{"a": 1, "b": 2}]) == keys_of(None, [{"b": 2, "a": 1}])
     assert keys_of(None, [1]) != keys_of(None, [1.0]) != keys_of(None, [True])
