@@ -43,10 +43,13 @@ class Handlers:
     def __init__(self) -> None:
         self.ran: Counter[str] = Counter()
         self.seen: list[tuple[int, Any]] = []
+        self.spoils = False
 
     def stack(self, ctx: Context, size: int, limit: int) -> dict[str, Any]:
         self.ran["stack"] += 1
         self.seen.append((ctx.generation, ctx.inputs["limit"]))
+        if self.spoils:
+            return {"nothing": None}
         if size > limit:
             raise ValueError(f"{size} is larger than {limit}")
         return {"size": size, "limit": limit}
@@ -264,6 +267,21 @@ async def test_batches_and_the_task_behind_them_have_contracts_of_their_own(
         else:
             _, status = await corrected(engine, job_id, request)
             assert status["status"] == "completed" and work.ran == {"echo_params": 4}
+
+
+async def test_a_kept_task_that_runs_again_later_keeps_the_contract_that_a_correction_brought(
+    database_url: str,
+) -> None:
+    work = Handlers()
+    async with running(database_url, work.registry) as engine:
+        job_id = (await engine.run(FLOW, {"limit": 10}))["job_id"]
+        strict = "output_schema: {type: object, required: [size]}"
+        text = FLOW.replace("retry: {max_retries: 0}}", f"retry: {{max_retries: 0}}, {strict}}}")
+        plan, status = await corrected(engine, job_id, asked(text=text))
+        assert actions(plan) == {} and status["status"] == "completed"
+        work.spoils = True
+        _, status = await corrected(engine, job_id, VerbRequest(Verb.CLEAR, "stack", (1,)))
+        assert (status["status"], status["error"]["code"]) == ("failed", "CONTRACT_VIOLATION")
 
 
 async def test_only_the_batch_of_a_corrected_item_runs_again(database_url: str) -> None:
