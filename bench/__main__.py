@@ -44,6 +44,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--widest", type=int, default=100_000, help="the widest fan-out (default: 100,000)")
     parser.add_argument("--results", action="store_true", help="only read the results of a wide fan-out")
+    parser.add_argument("--correction", action="store_true", help="only correct one item of a wide fan-out")
     parser.add_argument(
         "--backlog", action="store_true", help="only run 10,000 and 100,000 jobs that waited before the start"
     )
@@ -122,6 +123,8 @@ def run(arguments: argparse.Namespace, url: str, home: Path) -> None:
         asyncio.run(traced(url, arguments.runs, arguments.traces))
     elif arguments.results:
         asyncio.run(results_alone(url, arguments.widest))
+    elif arguments.correction:
+        asyncio.run(correction_alone(url, arguments.widest))
     else:
         asyncio.run(bench(url, arguments.runs, arguments.widest, arguments.aged))
 
@@ -154,6 +157,13 @@ async def results_alone(url: str, widest: int) -> None:
     await apply_missing(url)
     store = PostgresStore(url, "bench")
     await results(store, widest)
+    await store.close()
+
+
+async def correction_alone(url: str, widest: int) -> None:
+    await apply_missing(url)
+    store = PostgresStore(url, "bench")
+    await correction(url, store, widest)
     await store.close()
 
 
