@@ -16,6 +16,7 @@ import pytest
 
 from holdfast.define.plain import parse_json
 from holdfast.service import protocol, server
+from holdfast.service.bodies import details_of
 from tests.conftest import eventually
 from tests.service.known_names import MISSING, address
 from tests.service.raw import CUT, Answer, ask, request, serving_raw, wire
@@ -247,6 +248,36 @@ async def test_the_process_goes_on_while_it_parses_a_large_body(
         body = b'{"workflow": "nowhere", "inputs": {"x": "%b"}}' % (b"x" * size)
         assert (await ask(service.url, request("POST", f"{API}/jobs", key, JSON, body=body))).status == 404
     assert threads == [True, False]
+
+
+async def test_not_every_one_of_hundreds_of_thousands_of_mistakes_is_looked_at(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[int] = []
+
+    def counted(errors: Any, *place: str) -> Any:
+        looked_at.append(len(errors))
+        return details_of(errors, *place)
+
+    for module in ("app", "routes.submissions", "routes.verbs"):
+        monkeypatch.setattr(f"holdfast.service.{module}.details_of", counted)
+    many = {f"a{number}": 1 for number in range(200_000)}
+    job = f"{API}/jobs/{MISSING.path['job_id']}"
+    async with serving_raw(database_url) as service:
+        key = await bearer(service)
+        for path, body in (
+            (f"{API}/jobs", many),
+            (f"{API}/jobs", {"workflow": "a", "labels": many}),
+            (f"{API}/jobs", {"workflow": "a", "external_ids": many}),
+            (f"{job}/plan", {"verb": "resume", **many}),
+            (f"{job}/cancel", many),
+            ("/api/jobs/submit/a", many),
+            (f"{API}/commands/workflow.register", many),
+        ):
+            answer = await ask(service.url, request("POST", path, key, JSON, body=json.dumps(body).encode()))
+            assert (path, answer.status, answer.code) == (path, 422, "INVALID_INPUT")
+            assert b"0,000" in answer.body, answer.body
+    assert max(looked_at) < 30, "to make the words of each mistake would keep the process busy for seconds"
 
 
 FLOODS = [

@@ -23,6 +23,8 @@ from holdfast.service.state import ServiceState
 from holdfast.service.table import Declared, RouteTable
 
 LARGE_BYTES = 64 * 1024
+MOST_FIELDS = 10_000
+"""How many names a body may have. No route knows so many, and to name each as unknown would take seconds."""
 TENANT = "tenant"
 """The name in a query by which an administrator of the installation chooses a tenant."""
 
@@ -152,6 +154,8 @@ def _parsed(raw: bytes) -> Any:
         raise InvalidInput("The body is not UTF-8.") from None
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"The body is not JSON: {error}.") from None
+    if isinstance(parsed, dict) and len(parsed) > MOST_FIELDS:
+        raise InvalidInput(f"The body has {len(parsed):,} fields; no route takes more than {MOST_FIELDS:,}.")
     wrong = faults(parsed)
     if wrong:
         raise InvalidInput(

@@ -16,6 +16,7 @@ from holdfast.operations.identity import Identity
 from holdfast.operations.metrics import Figures, MetricsPage
 from holdfast.operations.ports import Installation, OperationsStore
 from holdfast.operations.working import WorkDesk
+from holdfast.service.beside import Beside
 from holdfast.service.identity.door import Door
 from holdfast.service.live import Live
 from holdfast.service.open_requests import OpenRequests
@@ -67,6 +68,11 @@ class ServiceState:
     def open_requests(self) -> OpenRequests:
         """The requests of this process that stay open."""
         return OpenRequests(self.most_open_requests)
+
+    @cached_property
+    def beside(self) -> Beside:
+        """Where definitions are read: a large one takes up to a second."""
+        return Beside()
 
     @cached_property
     def desk(self) -> WorkDesk:

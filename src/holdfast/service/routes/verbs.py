@@ -57,10 +57,16 @@ async def plan_verb(call: Call, job_id: JobId, body: PlanOf) -> Response:
     except ValidationError as error:
         details = details_of(error.errors(), "body")
         raise InvalidInput(f"This is not what {verb} takes.", errors=details) from None
-    plan = await call.client.plan(job_id, arguments.request(verb))
+    plan = await call.client.plan(job_id, await _request(call, verb, arguments))
     if plan.refusal is not None and not call.is_ours:
         raise plan.refusal
     return call.answer(plan)
+
+
+async def _request(call: CallContext, verb: Verb, body: Reasoned) -> VerbRequest:
+    if body.brings_definition:
+        return await call.state.beside.run(lambda: body.request(verb))
+    return body.request(verb)
 
 
 async def carry_out_verb(
@@ -74,7 +80,7 @@ async def carry_out_verb(
 
 
 async def _sent(call: CallContext, job_id: str, verb: Verb, body: Reasoned, wait: float, key: str | None) -> Response:
-    request: VerbRequest = body.request(verb)
+    request = await _request(call, verb, body)
     if key is None:
         result = await _carry_out(call, job_id, request, body, wait)
         return call.answer(result, 200 if result.is_applied else 202)
