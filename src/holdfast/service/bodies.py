@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from holdfast.define.notify import LONGEST_ADDRESS, MAX_NOTIFY_RULES, NotifyEvent
@@ -34,8 +35,15 @@ def _few(value: Any) -> Any:
     return value
 
 
-Moment = Annotated[AwareDatetime, BeforeValidator(_written), Field(strict=False)]
-"""A time of a body, with its zone."""
+def _in_utc(value: datetime) -> datetime:
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("a time is in the years 1 to 9999, in UTC") from None
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_written), AfterValidator(_in_utc), Field(strict=False)]
+"""A time of a body or a query, with its zone."""
 Pairs = Annotated[dict[str, str], BeforeValidator(_few)]
 """Names and values. How many there may be is checked with the submission."""
 
