@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -27,6 +28,8 @@ MOST_FIELDS = 10_000
 """How many names a body may have. No route knows so many, and to name each as unknown would take seconds."""
 TENANT = "tenant"
 """The name in a query by which an administrator of the installation chooses a tenant."""
+WAIT = "wait"
+"""The name in a query that says for how long a request waits, of whatever route."""
 
 
 def add_routes(app: FastAPI, table: RouteTable, prefix: str = "", *, owner: str = "") -> None:
@@ -82,7 +85,9 @@ class _Route(APIRoute):
             try:
                 if self.body_field is not None and self.declared.reads_body:
                     request = _ParsedRequest(request, await parsed_body(request, state))
-                response = await inner(request)
+                stays_open = WAIT in known and _waits(request)
+                with state.open_requests.held(identity.tenant) if stays_open else nullcontext():
+                    response = await inner(request)
             finally:
                 state.release(request.scope["state"].get("held_bytes", 0))
             if self.declared.method != "GET":
@@ -104,6 +109,14 @@ class _ParsedRequest(Request):
 
     async def json(self) -> Any:
         return self._parsed
+
+
+def _waits(request: Request) -> bool:
+    """Whether a request waits for something. What is no number is refused where it is read."""
+    try:
+        return float(request.query_params.get(WAIT, 0)) > 0
+    except ValueError:
+        return False
 
 
 def _query_names(dependant: Dependant) -> set[str]:

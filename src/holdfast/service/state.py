@@ -47,7 +47,7 @@ class ServiceState:
     uploads: Path | None = None
     """Where uploads lie until they are whole; None: where temporary files do."""
     most_open_requests: int = 500
-    """How many streams and waiting verbs one tenant may have."""
+    """How many streams and requests that wait one tenant may have."""
     allow_bootstrap: bool = False
     open_installation: Callable[[], AbstractAsyncContextManager[Installation]] | None = None
     """Opens the database itself, for those who set it up."""

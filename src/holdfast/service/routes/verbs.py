@@ -73,13 +73,6 @@ async def carry_out_verb(
     call: CallContext, job_id: str, verb: Verb, body: Reasoned, wait: float, key: str | None = None
 ) -> Response:
     """Send a verb to a job; with a key, unless the same request was sent before."""
-    if wait > 0:
-        with call.state.open_requests.held(call.identity.tenant):
-            return await _sent(call, job_id, verb, body, wait, key)
-    return await _sent(call, job_id, verb, body, wait, key)
-
-
-async def _sent(call: CallContext, job_id: str, verb: Verb, body: Reasoned, wait: float, key: str | None) -> Response:
     request = await _request(call, verb, body)
     if key is None:
         result = await _carry_out(call, job_id, request, body, wait)
