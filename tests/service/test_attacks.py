@@ -384,6 +384,11 @@ AMBIGUOUS = [
     ("Content-Length: 99999999999999999999999999",),
     ("Host: other",),
     ("X-A: b\x00c",),
+    ("Authorization: Bearer hf_other",),
+    ("Content-Type: text/plain",),
+    ("Content-Encoding: identity", "Content-Encoding: gzip"),
+    ("Idempotency-Key: a", "Idempotency-Key: b"),
+    ("Origin: http://a.example", "Origin: http://b.example"),
     ("X A: b",),
     (": b",),
 ]

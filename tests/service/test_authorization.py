@@ -160,6 +160,8 @@ async def test_every_route_refuses_query_names_that_it_does_not_know(
         "with NUL": {"surprise\0": "1"},
         "two tenants": [("tenant", "a"), ("tenant", "b")],
         "NUL as a value": {"tenant": "a\0b"},
+        "a number twice": [("limit", "1"), ("limit", "2")],
+        "a text twice": [("cursor", "1"), ("cursor", "1")],
     }
     cases = [
         (f"{route.title} ({name})", request_of(route, params=params))

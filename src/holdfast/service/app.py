@@ -47,6 +47,8 @@ _FILE = re.compile(rb"(.*/jobs/[0-9A-Fa-f-]{36}/artifacts/).+", re.DOTALL)
 """The address of a file. A handler may call it anything: the name is looked up as it is and leads to no other route."""
 LOGGED_BYTES = 500
 """How much of a path is logged."""
+_ONCE = ("authorization", "content-type", "content-encoding", "idempotency-key", "origin")
+"""Headers of which one decides: with two, a proxy before us might go by the other one."""
 _REQUEST_ID = re.compile(r"[0-9A-Za-z._-]{1,64}", re.ASCII)
 _log = EventLog("holdfast.service")
 
@@ -194,6 +196,9 @@ def _wrong_with(scope: Scope) -> HoldfastError | None:
     headers = Headers(scope=scope)
     if "content-length" in headers and "transfer-encoding" in headers:
         return Malformed("A request has a Content-Length or a Transfer-Encoding, not both.")
+    twice = next((name for name in _ONCE if len(headers.getlist(name)) > 1), None)
+    if twice is not None:
+        return Malformed(f"A request has one header {twice}, not several.")
     if scope["http_version"] not in ("1.0", "1.1"):
         return Malformed(f"The service does not speak HTTP/{scope['http_version']}.")
     file = _FILE.fullmatch(scope["raw_path"])

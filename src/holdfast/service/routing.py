@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from fastapi import FastAPI, Request, Response
 from fastapi.dependencies.models import Dependant
@@ -70,7 +70,7 @@ class _Route(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         inner = super().get_route_handler()
-        known = sorted(_query_names(self.dependant))
+        known = _query_names(self.dependant)
 
         async def handle(request: Request) -> Response:
             state: ServiceState = request.app.state.service
@@ -119,12 +119,20 @@ def _waits(request: Request) -> bool:
         return False
 
 
-def _query_names(dependant: Dependant) -> set[str]:
-    own = {str(parameter.alias) for parameter in dependant.query_params}
-    return own.union(*map(_query_names, dependant.dependencies))
+def _query_names(dependant: Dependant) -> dict[str, bool]:
+    """The names that a route knows, and whether it takes each more than once."""
+    found = {str(one.alias): _is_list(one.field_info.annotation) for one in dependant.query_params}
+    for inner in dependant.dependencies:
+        found |= _query_names(inner)
+    return dict(sorted(found.items()))
 
 
-def _refuse_unknown_query(request: Request, known: list[str]) -> None:
+def _is_list(annotation: Any) -> bool:
+    return any(get_origin(one) is list for one in (annotation, *get_args(annotation)))
+
+
+def _refuse_unknown_query(request: Request, known: dict[str, bool]) -> None:
+    seen: set[str] = set()
     for name, value in request.query_params.multi_items():
         if "\0" in value:
             raise InvalidInput(f"The query parameter '{name}' has a NUL character.", remedy="Leave the character out.")
@@ -134,8 +142,10 @@ def _refuse_unknown_query(request: Request, known: list[str]) -> None:
                 errors=[Detail(f"'{name}' is not known.", path=f"query.{name}", suggestion=did_you_mean(name, known))],
                 remedy=f"Known: {', '.join(known)}." if known else "This route takes none.",
             )
-        if name == TENANT and len(request.query_params.getlist(name)) > 1:
-            raise InvalidInput("A request is for one tenant.")
+        if name in seen and not known.get(name, False):
+            # Who stands before us may have read the other one.
+            raise InvalidInput(f"The query parameter '{name}' is given more than once.", remedy="Give it once.")
+        seen.add(name)
 
 
 def _tenant(request: Request, identity: Identity) -> str:

@@ -31,7 +31,8 @@ from holdfast.views.encoding import VERBATIM
 
 table = RouteTable("jobs")
 SubmissionKey = Annotated[
-    str | None, Header(max_length=500, description="The name of this submission: another way to give `key`.")
+    str | None,
+    Header(min_length=1, max_length=500, description="The name of this submission: another way to give `key`."),
 ]
 SUBMIT_ERRORS = (InvalidDefinition, NotFound, Refused, BacklogFull, PayloadRefused)
 
@@ -84,7 +85,7 @@ async def submitted(call: CallContext, body: Submit, idempotency_key: str | None
     return await client.submit(
         await _definition(call, body),
         body.inputs,
-        key=body.key or idempotency_key,
+        key=body.key if body.key is not None else idempotency_key,
         priority=body.priority,
         resume=body.resume,
         force=body.force,
