@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 import time
@@ -15,7 +16,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.errors import HoldfastError, InvalidInput, NotFound
+from holdfast.errors import HoldfastError, InvalidInput, NotFound, Unreachable
 from holdfast.log_events import DEBUG, EventLog
 from holdfast.service import routes
 from holdfast.service.answers import problem_response
@@ -57,6 +58,11 @@ class MethodNotAllowed(HoldfastError):
     code = "METHOD_NOT_ALLOWED"
     title = "The method is not allowed here"
     http_status = 405
+
+
+class ServiceEnding(Unreachable):
+    code = "SERVICE_ENDING"
+    title = "The service ends"
 
 
 class OurMistake(HoldfastError):
@@ -146,6 +152,11 @@ class _Surroundings:
 
         try:
             await self._answer(scope, receive, send_with_headers)
+        except asyncio.CancelledError:
+            # The server does that to requests that have not ended in the grace period of its own end.
+            if not status:
+                ending = ServiceEnding("The service ends before this request has.", remedy="Send it again.")
+                await problem_response(ending, request_id)(scope, receive, send_with_headers)
         except Exception as error:
             _log_failure(scope, error)
             if not status:

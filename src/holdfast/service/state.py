@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import Unreachable
 from holdfast.meters import Meters
+from holdfast.operations.answering import end_waiting
 from holdfast.operations.arrivals import Arrivals, OpenListener
 from holdfast.operations.identity import Identity
 from holdfast.operations.metrics import Figures, MetricsPage
@@ -83,6 +84,7 @@ class ServiceState:
         """Let requests that have no end of their own, or a late one, answer now."""
         self.live.end()
         self.desk.end()
+        end_waiting(self.store)
 
     @cached_property
     def metrics(self) -> MetricsPage:
