@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import logging
 import re
 import socket
 import threading
@@ -421,10 +422,15 @@ NOT_HTTP = [
 ]
 
 
-async def test_what_is_not_http_is_refused_with_a_problem(service: Service) -> None:
+async def test_what_is_not_http_is_refused_with_a_problem(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     for data in NOT_HTTP:
-        answer = await ask(service.url, data)
+        caplog.clear()
+        with caplog.at_level(logging.DEBUG, "holdfast.service"):
+            answer = await ask(service.url, data)
         assert (data[:30], answer.status, answer.code) == (data[:30], 400, "MALFORMED_REQUEST")
+        request_id = answer.headers["x-request-id"]
+        assert json.loads(answer.body)["request_id"] == request_id
+        assert request_id in caplog.text, "the log names it, too"
 
 
 async def test_a_chunk_that_is_none_ends_the_connection(service: Service) -> None:
