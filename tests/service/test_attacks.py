@@ -10,6 +10,7 @@ import re
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ import pytest
 from holdfast.define.plain import parse_json
 from holdfast.service import protocol, server
 from holdfast.service.bodies import details_of
+from holdfast.views.encoding import to_json
 from tests.conftest import eventually
 from tests.service.known_names import MISSING, address
 from tests.service.raw import CUT, Answer, ask, request, serving_raw, wire
@@ -27,6 +29,8 @@ from tests.service.serving import API, Service
 pytestmark = pytest.mark.anyio
 
 JSON = "Content-Type: application/json"
+LAZY = 12
+"""Clients that read nothing."""
 
 
 @pytest.fixture
@@ -134,6 +138,43 @@ async def test_a_client_that_does_not_read_its_answers_is_cut(
             return False
 
         await eventually(is_cut)
+
+
+async def test_of_a_large_answer_little_is_kept_for_clients_that_do_not_read(service: Service) -> None:
+    place = urlsplit(service.url)
+    loop = asyncio.get_running_loop()
+    with ExitStack() as opened:
+        for _ in range(LAZY):
+            lazy = opened.enter_context(socket.socket())
+            lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            lazy.setblocking(False)
+            await loop.sock_connect(lazy, (place.hostname, place.port))
+            await loop.sock_sendall(lazy, request("GET", "/openapi.json") * 40)
+        kept: list[int] = []
+
+        async def all_are_held_up() -> bool:
+            kept.append(max(service.unsent_bytes))
+            return len(service.unsent_bytes) == LAZY and min(service.unsent_bytes) > 0
+
+        await eventually(all_are_held_up)
+    assert max(kept) < 200_000
+
+
+async def test_the_description_is_made_once(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It needs no credential: a stranger who asks again and again must not keep the process busy."""
+    asked = request("GET", "/openapi.json")
+    first = await ask(service.url, asked)
+    written: list[Any] = []
+
+    def noted(view: Any) -> Any:
+        written.append(view)
+        return to_json(view)
+
+    monkeypatch.setattr("holdfast.service.answers.to_json", noted)
+    again = await ask(service.url, asked)
+    assert (again.status, again.headers["content-type"]) == (200, "application/json")
+    assert again.body == first.body
+    assert written == []
 
 
 # Size

@@ -6,7 +6,7 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -46,6 +46,8 @@ _AMBIGUOUS = re.compile(rb"%(?:2f|5c|[01][0-9a-f]|7f)|\\", re.IGNORECASE)
 """Encoded slashes and control characters, and backslashes: the parts of a path would not be what they seem."""
 _FILE = re.compile(rb"(.*/jobs/[0-9A-Fa-f-]{36}/artifacts/).+", re.DOTALL)
 """The address of a file. A handler may call it anything: the name is looked up as it is and leads to no other route."""
+PART_BYTES = 64 * 1024
+"""How much of an answer is handed to a connection at once."""
 LOGGED_BYTES = 500
 """How much of a path is logged."""
 _ONCE = ("authorization", "content-type", "content-encoding", "idempotency-key", "origin")
@@ -148,7 +150,10 @@ class _Surroundings:
                 headers["X-Request-Id"] = request_id
                 for name, value in ALWAYS.items():
                     headers.setdefault(name, value)
-            await send(message)
+                await send(message)
+                return
+            for part in _parts(message):
+                await send(part)
 
         try:
             await self._answer(scope, receive, send_with_headers)
@@ -180,6 +185,18 @@ class _Surroundings:
             scope["state"]["is_head"] = True
             scope = {**scope, "method": "GET"}
         await self._app(scope, receive, send)
+
+
+def _parts(message: Message) -> Iterator[Message]:
+    """A large answer goes part by part, each when the client has taken the one before: the rest is not copied."""
+    body = memoryview(message.get("body", b""))
+    if len(body) <= PART_BYTES:
+        yield message
+        return
+    for start in range(0, len(body), PART_BYTES):
+        is_last = start + PART_BYTES >= len(body)
+        part = bytes(body[start : start + PART_BYTES])
+        yield {**message, "body": part, "more_body": message.get("more_body", False) or not is_last}
 
 
 def _described(scope: Scope) -> dict[str, Any]:
