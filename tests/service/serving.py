@@ -53,6 +53,11 @@ class Service:
         """How many clients the server sees."""
         return len(self._server._server.server_state.connections)
 
+    @property
+    def unsent_bytes(self) -> list[int]:
+        """How much of its answer the server keeps for each client."""
+        return [one.transport.get_write_buffer_size() for one in self._server._server.server_state.connections]
+
     def request_stop(self) -> None:
         self._server.request_stop()
 

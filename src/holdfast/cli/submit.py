@@ -22,7 +22,7 @@ from holdfast.define.workflow_file import is_python
 from holdfast.errors import ExitCode, InvalidInput, NotFound
 from holdfast.operations.labels import check_labels
 from holdfast.operations.marks import Marks, check_marks
-from holdfast.operations.submitting import MAX_KEY_LENGTH, Submission
+from holdfast.operations.submitting import Submission, check_key
 from holdfast.settings import Settings
 from holdfast.views.encoding import to_json
 
@@ -60,7 +60,7 @@ def submit_job(
 ) -> int:
     settings = begin(target)
     begin_traces(settings)
-    _check_key(key)
+    check_key(key)
     _check_flags(workflow, like, resume=resume, force=force)
     # Refused before a database is started for it.
     named = check_labels(parse_labels(labels))
@@ -167,11 +167,6 @@ def _say_what_was_not_added(submission: Submission, labels: dict[str, str], mark
 def _given(marks: Marks) -> dict[str, Any]:
     """The arguments of `Client.submit`."""
     return {one.name: getattr(marks, one.name) for one in fields(marks)}
-
-
-def _check_key(key: str | None) -> None:
-    if key is not None and not 0 < len(key) <= MAX_KEY_LENGTH:
-        raise InvalidInput(f"A key has 1 to {MAX_KEY_LENGTH} characters; this one has {len(key)}.")
 
 
 def is_file_name(text: str) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from holdfast.define.notify import NotifyEvent, event_of, is_address
 from holdfast.errors import InvalidInput, NotFound, Refused, cut
 from holdfast.notify.signing import ROTATION_SECONDS, new_secret
+from holdfast.operations.answering import is_ending
 from holdfast.operations.cursors import number_of_cursor
 from holdfast.operations.notify_ports import NotificationStore
 from holdfast.operations.ports import OperationsStore
@@ -114,7 +115,7 @@ async def try_webhook(scope: Scope, store: OperationsStore, name: str, *, second
     kept = _of(scope, store)
     await _known(kept, name)
     row = await kept.send_test("webhook", name, {"by": scope.actor}, scope.actor)
-    return delivery_view(await _tried(kept, row, seconds))
+    return delivery_view(await _tried(store, kept, row, seconds))
 
 
 async def mail_domains(scope: Scope, store: OperationsStore) -> MailDomains:
@@ -140,13 +141,13 @@ async def try_mail(scope: Scope, store: OperationsStore, address: str, *, second
         raise InvalidInput(f"'{cut(address)}' is not an e-mail address.")
     kept = _of(scope, store)
     row = await kept.send_test("email", address, {"by": scope.actor}, scope.actor)
-    return delivery_view(await _tried(kept, row, seconds))
+    return delivery_view(await _tried(store, kept, row, seconds))
 
 
-async def _tried(kept: NotificationStore, row: DeliveryRow, seconds: float) -> DeliveryRow:
+async def _tried(store: OperationsStore, kept: NotificationStore, row: DeliveryRow, seconds: float) -> DeliveryRow:
     """The delivery after its first try, or after that time."""
     until = time.monotonic() + seconds
-    while row.status == "waiting" and row.problem is None and time.monotonic() < until:
+    while row.status == "waiting" and row.problem is None and time.monotonic() < until and not is_ending(store):
         await asyncio.sleep(LOOK_SECONDS)
         row = await kept.delivery(row.delivery_id) or row
     return row

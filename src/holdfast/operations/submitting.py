@@ -109,6 +109,7 @@ def new_job(
     traceparent: str | None = None,
 ) -> NewJob:
     """A submission with its inputs checked, its defaults filled in and its identity computed."""
+    check_key(key)
     checked = check_inputs(definition, inputs)
     written = orjson.dumps(checked, option=orjson.OPT_SORT_KEYS)
     if len(written) > limit_bytes:
@@ -144,6 +145,12 @@ def new_job(
         request_id=request_id,
         traceparent=traceparent,
     )
+
+
+def check_key(key: str | None) -> None:
+    """Refuse what is no name for a submission: all that forget theirs would be the same job."""
+    if key is not None and not 0 < len(key) <= MAX_KEY_LENGTH:
+        raise InvalidInput(f"A key has 1 to {MAX_KEY_LENGTH} characters; this one has {len(key)}.")
 
 
 def of_tick(job: NewJob, schedule_id: str, tick: datetime) -> NewJob:
