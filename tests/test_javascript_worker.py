@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -19,7 +18,7 @@ from holdfast.operations.scope import Scope
 from tests.conftest import eventually
 from tests.docs.pages import ROOT
 from tests.running import running
-from tests.service.processes import api_process
+from tests.service.processes import api_process, free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -51,13 +50,6 @@ async def javascript(url: str, key: str) -> AsyncIterator[asyncio.subprocess.Pro
         if process.returncode is None:
             process.kill()
         await process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def test_a_javascript_worker_finishes_a_workflow_while_the_service_is_killed_and_started_twice(

@@ -260,9 +260,9 @@ def new_worker_over_http(
 
     switchboard, meters = Switchboard(), Meters({*Code, *registry.codes})
     source = RemoteTaskSource(url, key, wake=switchboard.tasks.set, wait_seconds=settings.poll_seconds)
-    objects = RemoteObjects(url, key, source.tokens.of_job)
     options = _worker_options(None, settings, queues, concurrency)
     lease_seconds = min(options.lease_seconds, LONGEST_LEASE_SECONDS)
+    objects = RemoteObjects(url, key, source.tokens, patience_seconds=lease_seconds)
     options = replace(options, lease_seconds=lease_seconds, renew_seconds=min(options.renew_seconds, lease_seconds / 3))
     worker = Worker(
         source,

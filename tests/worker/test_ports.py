@@ -13,10 +13,13 @@ from pathlib import Path
 import pytest
 
 import holdfast.worker
+from holdfast.remote.renewal import RemoteRenewal
+from holdfast.remote.task_source import RemoteTaskSource
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.renewal import Renewal, renewal_statements
 from holdfast.worker.ports import LeaseRenewal, OpenRenewal, OutputStore, TaskSource
 
+pytestmark = pytest.mark.anyio
 URL = "postgresql://user@host/database"
 
 
@@ -39,6 +42,17 @@ def test_the_postgres_store_is_a_task_source() -> None:
 def test_the_postgres_store_saves_output() -> None:
     output: OutputStore = PostgresStore(URL).output()
     assert methods_of(OutputStore) <= set(dir(output))
+
+
+async def test_a_worker_over_http_has_the_same_ports() -> None:
+    over_http = RemoteTaskSource("http://127.0.0.1:1", None)
+    source: TaskSource = over_http
+    output: OutputStore = over_http
+    open_renewal: OpenRenewal = partial(RemoteRenewal, "http://127.0.0.1:1", None, 10.0)
+    renewal: LeaseRenewal = pickle.loads(pickle.dumps(open_renewal))()
+    for port, made in ((TaskSource, source), (OutputStore, output), (LeaseRenewal, renewal)):
+        assert methods_of(port) <= set(dir(made))
+    await over_http.close()
 
 
 def test_the_renewal_on_postgres_can_be_made_in_another_process() -> None:
