@@ -104,7 +104,8 @@ class RemoteObjects:
                 problem = missing(job_id, digest, self.place, f"the service does not answer: {reason}")
                 if time.monotonic() + pause > until:
                     raise problem from None
-            log.write("payload_unavailable", reason=problem)
+            if pause == FIRST_PAUSE_SECONDS:
+                log.write("payload_unavailable", reason=problem)
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
