@@ -11,7 +11,7 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from bench import limits, notifying
+from bench import limits, notifying, over_http
 from bench.ageing import age, claim_milliseconds, open_snapshot, sizes
 from bench.backlog import rate_behind
 from bench.correcting import correct_one_of
@@ -50,6 +50,9 @@ def main() -> None:
     )
     parser.add_argument(
         "--receivers", action="store_true", help="only run a wide fan-out whose items fail, with and without receivers"
+    )
+    parser.add_argument(
+        "--over-http", action="store_true", help="only run tasks by a worker over HTTP, and by one at the database"
     )
     parser.add_argument("--aged", type=int, default=0, help="run this number of tasks, then measure W1 to W4 again")
     parser.add_argument(
@@ -113,6 +116,8 @@ def run(arguments: argparse.Namespace, url: str, home: Path) -> None:
         asyncio.run(large(url, home, arguments.large))
     elif arguments.receivers:
         asyncio.run(receivers(url, arguments.runs, arguments.widest))
+    elif arguments.over_http:
+        asyncio.run(workers_over_http(url, arguments.runs, min(arguments.widest, 10_000)))
     elif arguments.backlog:
         asyncio.run(backlog(url, arguments.runs))
     elif arguments.service:
@@ -178,6 +183,19 @@ async def receivers(url: str, runs: int, width: int) -> None:
         f" receivers, {width / statistics.median(found.beside):,.0f} with; the share is {statistics.median(shares):.2f}"
         f" ({shares[0]:.2f} to {shares[-1]:.2f}); {found.rows:,} rows in the outbox for each job"
     )
+
+
+async def workers_over_http(url: str, runs: int, width: int) -> None:
+    await apply_missing(url)
+    store = PostgresStore(url, "bench")
+    for compared in await over_http.compare(url, store, width, runs):
+        shares = compared.ratios
+        print(
+            f"{'over HTTP':<12} {compared.name}, 16 slots: {statistics.median(compared.over_http):,.0f} tasks/s over"
+            f" HTTP, {statistics.median(compared.at_database):,.0f} at the database; the share is"
+            f" {statistics.median(shares):.2f} ({shares[0]:.2f} to {shares[-1]:.2f}; goal: at least 0.5)"
+        )
+    await store.close()
 
 
 async def backlog(url: str, runs: int) -> None:

@@ -242,6 +242,11 @@ def _listener(url: str, switchboard: Switchboard) -> Listener:
     return Listener(url, {SIGNAL: switchboard.wake_owners, TASK: lambda _: switchboard.tasks.set()})
 
 
+CLAIM_BATCH_OVER_HTTP = 300
+"""How many leases a worker over HTTP holds at most, unless a setting says so: a claim takes longer than at the
+database, and short tasks must last until its answer."""
+
+
 def new_worker_over_http(
     url: str,
     key: str | None,
@@ -260,10 +265,15 @@ def new_worker_over_http(
 
     switchboard, meters = Switchboard(), Meters({*Code, *registry.codes})
     source = RemoteTaskSource(url, key, wake=switchboard.tasks.set, wait_seconds=settings.poll_seconds)
-    objects = RemoteObjects(url, key, source.tokens.of_job)
     options = _worker_options(None, settings, queues, concurrency)
     lease_seconds = min(options.lease_seconds, LONGEST_LEASE_SECONDS)
-    options = replace(options, lease_seconds=lease_seconds, renew_seconds=min(options.renew_seconds, lease_seconds / 3))
+    objects = RemoteObjects(url, key, source.tokens, patience_seconds=lease_seconds)
+    options = replace(
+        options,
+        claim_batch=options.claim_batch if "claim_batch" in settings.model_fields_set else CLAIM_BATCH_OVER_HTTP,
+        lease_seconds=lease_seconds,
+        renew_seconds=min(options.renew_seconds, lease_seconds / 3),
+    )
     worker = Worker(
         source,
         registry,

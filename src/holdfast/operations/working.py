@@ -142,11 +142,13 @@ class WorkDesk:
         slots: int | None = None,
         reports: Sequence[TaskReport] = (),
         wait_seconds: float = 0.0,
+        inputs_once: bool = False,
         check: Check = _nothing,
     ) -> Claim:
         """Lease up to `free` tasks, and wait for the first of them. The same `claim_id` gets the same tasks.
 
-        A claim that brings reports does not wait. `check` is asked before each look after the first.
+        A claim that brings reports does not wait. With `inputs_once` the inputs of each job come once. `check` is
+        asked before each look after the first.
         """
         worker = await self._known.worker(scope, worker_id)
         wish = Wish(claim_id, free, free if slots is None else min(slots, free))
@@ -165,8 +167,10 @@ class WorkDesk:
                     await asyncio.wait_for(arrived.wait(), remaining)
                 await check()
         secret = await self._known.secret()
-        tasks = await claimed_tasks(self._store.source, secret, worker, claimed.leases, claimed.claimed_at)
-        return Claim(tasks, tuple(map(str, fates)), claimed.claimed_at)
+        tasks, inputs = await claimed_tasks(
+            self._store.source, secret, worker, claimed.leases, claimed.claimed_at, inputs_once=inputs_once
+        )
+        return Claim(tasks, tuple(map(str, fates)), claimed.claimed_at, inputs)
 
     async def report(self, scope: Scope, worker_id: int, reports: Sequence[TaskReport]) -> Reported:
         """The outcome of each report. One that was taken before is taken."""
