@@ -70,7 +70,7 @@ def checked_http_url(url: str, what: str) -> str:
         is_one = False
     if not is_one or not url.isascii() or not url.isprintable() or " " in url or len(url) > LONGEST_URL:
         raise InvalidInput(
-            f"The URL of {what} is not one: '{cut(masked(url))}'.",
+            f"The URL of {what} is not one: '{cut(masked(url.partition('?')[0]))}'.",
             remedy=f"Write it like https://host/path, in at most {LONGEST_URL} ASCII characters.",
         )
     if "@" in parts.netloc or parts.fragment:

@@ -76,6 +76,8 @@ def test_dead_deliveries_are_listed_and_sent_again(database: Command, database_u
     assert database("deliveries", "redrive", "--webhook", "portal").out == "2 deliveries will be sent again.\n"
     statuses = [each["status"] for each in database("deliveries", "--json").json["deliveries"]]
     assert sorted(statuses) == ["dead", "waiting", "waiting", "waiting"]
+    refused = database("deliveries", "redrive", "--webhook", "other")
+    assert (refused.code, "there is no webhook other" in refused.err) == (4, True)
     assert database("deliveries", "redrive").code == 2
     assert database("deliveries", "redrive", dead["id"]).code == 4
 

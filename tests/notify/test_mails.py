@@ -87,6 +87,7 @@ async def test_a_mail_says_what_failed_what_survived_and_which_command_continues
     assert f"More           https://jobs.example.org/api/v1/jobs/{stage.job_id}" in text
     assert "2 items failed in each (LOST: <b>gone)" in text
     assert "the job is failed" in text
+    assert f"Job {stage.job_id} of workflow maps, tenant default, generation 1." in text
     markup = text_of(mail, "html")
     assert "<b>gone" not in markup and "&lt;b&gt;gone" in markup
     assert "<code>holdfast resume 01a1</code>" in markup
@@ -280,10 +281,19 @@ async def test_a_template_that_cannot_be_filled_in_is_a_dead_delivery(
 
 
 def test_every_template_of_ours_can_be_filled_in() -> None:
-    known = {"headline", "facts", "events", "job", "workflow", "tenant", "generation"}
+    known = dict.fromkeys(("headline", "facts", "events", "about"), "x")
     for template in load_templates(None):
         assert isinstance(template, Template)
-        assert set(template.get_identifiers() if hasattr(template, "get_identifiers") else known) <= known
+        assert "$" not in template.substitute(known)
+
+
+async def test_a_mail_about_no_job_names_none(stage: Stage, box: Mailbox, allowed: None) -> None:
+    await stage.store.notifications("default").send_test("email", "ann@example.org", {"by": "ben@desk"}, "ben@desk")
+    await stage.send(mailing(stage, box))
+    (mail,) = box.mails
+    for text in (text_of(mail), text_of(mail, "html")):
+        assert "a test by ben@desk" in text and "Tenant default." in text
+        assert "Job" not in text and "generation" not in text
 
 
 @pytest.mark.parametrize(

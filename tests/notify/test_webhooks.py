@@ -165,6 +165,29 @@ async def test_a_receiver_that_is_gone_is_disabled_at_once(stage: Stage, receive
     assert audited == [("default", "holdfast", "webhook.disable", "hook", "it answered 410")]
 
 
+async def test_a_disabled_webhook_is_an_alert_for_the_others_of_its_tenant(stage: Stage, receiver: Receiver) -> None:
+    await stage.webhook(receiver.url + "/gone", "gone", ["job_failed", "janitor_alert"])
+    await stage.webhook(receiver.url + "/ops", "ops", ["janitor_alert"])
+    await stage.webhook(receiver.url + "/other", "other", ["janitor_alert"], tenant="acme")
+    receiver.mode = lambda request: 410 if request.path == "/gone" else 200
+    await stage.note()
+    await stage.send()
+    gone, alert = receiver.requests
+    assert (gone.path, alert.path, alert.json["type"]) == ("/gone", "/ops", "janitor_alert")
+    said = alert.json["data"]
+    assert (said["webhook"], said["reason"]) == ("gone", "webhook gone was disabled: it answered 410")
+
+
+async def test_without_another_webhook_that_wants_alerts_a_disabled_one_leaves_no_event(
+    stage: Stage, receiver: Receiver
+) -> None:
+    await stage.webhook(receiver.url, events=["job_failed", "janitor_alert"])
+    receiver.mode = 410
+    await stage.note()
+    await stage.send()
+    assert await stage.sql("select event from outbox") == [("job_failed",)]
+
+
 async def test_a_webhook_that_fails_for_a_day_is_disabled_and_what_waits_is_dead(
     stage: Stage, receiver: Receiver
 ) -> None:

@@ -132,13 +132,16 @@ async def _redrive_all(client: Client, webhook: str) -> list[Delivery]:
     while page.after is not None:
         page = await client.deliveries(status="dead", webhook=webhook, limit=500, after=page.after)
         found += page.deliveries
-    done = []
+    done: list[Delivery] = []
+    refused: Refused | None = None
     for one in reversed(found):
         try:
             done.append(await client.redrive(one.id))
-        except Refused:
-            # Another person was first.
-            continue
+        except Refused as reason:
+            # Another person was first; or none of them can be sent.
+            refused = reason
+    if refused is not None and not done:
+        raise refused
     return done
 
 
