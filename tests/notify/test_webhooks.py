@@ -13,6 +13,7 @@ import trustme
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from holdfast.outgoing import Outgoing
+from holdfast.store.notify_rows import Mark
 from holdfast.store.postgres import PostgresStore
 from tests.notify.receiver import Receiver, receiving
 from tests.notify.stage import FORMER, SECRET, Stage
@@ -391,6 +392,23 @@ async def test_two_processes_at_once_send_each_delivery_once(
     finally:
         await other.store.close()
     assert len(receiver.ids) == len(set(receiver.ids)) == 60
+
+
+async def test_a_process_that_comes_too_late_changes_nothing_of_what_another_one_tries(
+    stage: Stage, receiver: Receiver
+) -> None:
+    await stage.webhook(receiver.url)
+    await stage.note()
+    notify = stage.store.notify()
+    late, other = str(uuid.uuid4()), str(uuid.uuid4())
+    _, (first,) = await notify.claim(late, ["webhook"], 16, at_once=4, lease_seconds=60, mail_seconds=900)
+    await stage.pass_time(61)
+    _, (second,) = await notify.claim(other, ["webhook"], 16, at_once=4, lease_seconds=60, mail_seconds=900)
+    assert (first.delivery_id, first.tries, second.tries) == (second.delivery_id, 1, 2)
+    assert await notify.mark(first, late, Mark("dead", error="too late")) is None
+    assert await stage.deliveries("status, tries, error, holder::text") == [("waiting", 2, None, other)]
+    assert await notify.mark(second, other, Mark("sent", answer=200)) == 0
+    assert await stage.deliveries() == [("sent", 2, None)]
 
 
 async def test_what_ended_long_ago_is_deleted_with_its_events(stage: Stage, receiver: Receiver) -> None:

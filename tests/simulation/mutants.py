@@ -76,6 +76,19 @@ OF_SCHEDULES = (
     "src/holdfast/store/schedules.py",
     "src/holdfast/store/sql/schedules.sql",
 )
+NOTIFY = (
+    *PYTEST,
+    "tests/test_outgoing.py",
+    "tests/notify/test_deciding.py",
+    "tests/notify/test_webhooks.py",
+    "tests/notify/test_mails.py",
+)
+OF_NOTIFY = (
+    "src/holdfast/notify/",
+    "src/holdfast/outgoing.py",
+    "src/holdfast/store/notify.py",
+    "src/holdfast/store/sql/notify.sql",
+)
 SIMULATION = (
     sys.executable, "-m", "tests.simulation", "--seeds", "400", "--processes", "1", "--failures", "1",
 )  # fmt: skip
@@ -93,6 +106,8 @@ class Mutant(NamedTuple):
         """The commands that should fail with this mutant; they depend on the file that it changes."""
         if self.file.startswith(OF_SCHEDULES):
             return (SCHEDULES,)
+        if self.file.startswith(OF_NOTIFY):
+            return (NOTIFY,)
         if self.file.startswith(("src/holdfast/orchestrator/", "src/holdfast/store/loading.py")):
             return SIMULATION, CORE
         return (STORE,) if self.file.startswith("src/holdfast/store/") else (CORE, SIMULATION)
