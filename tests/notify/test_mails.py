@@ -346,3 +346,37 @@ nodes:
     noted = await stage.sql("select sum(o.count) from outbox o where o.event = 'task_exhausted'")
     assert noted == [(50,)]
     assert {row[0] for row in await stage.deliveries()} == {"sent"}
+
+
+async def test_the_mail_of_a_partial_job_names_what_failed_in_which_node(
+    stage: Stage, box: Mailbox, allowed: None, database_url: str
+) -> None:
+    def draw(tile: int) -> int:
+        if tile > 1:
+            raise Permanent(f"nothing covers {tile}", "NO_COVERAGE")
+        return tile
+
+    flow = """
+workflow_id: stacks
+inputs: {tiles: {type: array}, others: {type: array}}
+notify: [{on: partial, email: ann@example.org}]
+nodes:
+  each:
+    type: fan_out
+    source: "{{ inputs.tiles }}"
+    tolerate: {failures: 100%}
+    task: {handler: draw, params: {tile: "{{ item }}"}}
+  others:
+    type: fan_out
+    source: "{{ inputs.others }}"
+    tolerate: {failures: 100%}
+    task: {handler: draw, params: {tile: "{{ item }}"}}
+"""
+    mails: dict[str, Any] = {"smtp_url": f"smtp://127.0.0.1:{box.port}", "smtp_from": "holdfast@example.org"}
+    async with running(database_url, registry(draw=draw), **mails) as engine:
+        for tiles, others in (([1, 2, 3], [1]), ([5, 1], [6])):
+            assert (await engine.run(flow, {"tiles": tiles, "others": others}))["status"] == "partial"
+    assert [mail["Subject"].removeprefix("[holdfast] stacks partial: ") for mail in box.mails] == [
+        "NO_COVERAGE in each[1]: 2 of 3 items failed; the first: nothing covers 2",
+        "NO_COVERAGE in each[0]: 1 of 2 items failed; the first: nothing covers 5; and in 1 more node",
+    ]

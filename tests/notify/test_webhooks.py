@@ -166,6 +166,15 @@ async def test_a_receiver_that_is_gone_is_disabled_at_once(stage: Stage, receive
     assert audited == [("default", "holdfast", "webhook.disable", "hook", "it answered 410")]
 
 
+async def test_a_rule_that_names_a_disabled_webhook_sends_nothing(stage: Stage, receiver: Receiver) -> None:
+    await stage.webhook(receiver.url)
+    await stage.sql("update webhooks set disabled_at = now(), disabled_reason = 'it answered 410'")
+    await stage.note(rules=[{"webhook": "hook"}])
+    await stage.send()
+    assert await stage.deliveries() == [("dead", 1, "the webhook is disabled: it answered 410")]
+    assert receiver.requests == []
+
+
 async def test_a_disabled_webhook_is_an_alert_for_the_others_of_its_tenant(stage: Stage, receiver: Receiver) -> None:
     await stage.webhook(receiver.url + "/gone", "gone", ["job_failed", "janitor_alert"])
     await stage.webhook(receiver.url + "/ops", "ops", ["janitor_alert"])
