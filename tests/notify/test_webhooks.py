@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 import socket
 import ssl
 import uuid
@@ -51,6 +53,56 @@ async def test_an_event_reaches_the_webhooks_that_want_it_and_no_other(stage: St
         "result_url": f"https://jobs.example.org/api/v1/jobs/{stage.job_id}",
     }
     assert await stage.deliveries("status, tries, answer, error, receiver") == [("sent", 1, 200, None, "webhook:wants")]
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_each_event_has_one_delivery_to_each_of_its_receivers_and_to_no_other(
+    stage: Stage, database_url: str, seed: int
+) -> None:
+    """Two processes find the receivers of drawn events at once, while events come in."""
+    chance = random.Random(seed)
+    events = ("job_failed", "node_failed", "task_exhausted")
+    hooks = [(chance.choice("ab"), f"h{number}", chance.sample(events, chance.randint(0, 2))) for number in range(6)]
+    for tenant, name, wanted in hooks:
+        await stage.webhook("https://example.org/", name, wanted, tenant)
+    await stage.sql("update webhooks set disabled_at = now(), disabled_reason = 'it failed' where name = 'h0'")
+    drawn = [
+        {"webhook": "h0"}, {"webhook": "h1"}, {"webhook": "none"}, {"email": "ann@example.org"},
+        {"email": "", "problem": "it cannot be made"}, {"callback": "https://Example.org/x?key=1"},
+    ]  # fmt: skip
+    expected = set()
+    other = Stage(PostgresStore(database_url))
+
+    async def find_receivers(store: PostgresStore) -> None:
+        holder = str(uuid.uuid4())
+        while (await store.notify().claim(holder, [], 16, at_once=4, lease_seconds=60, mail_seconds=900))[0]:
+            pass
+
+    try:
+        for number in range(60):
+            tenant, event = chance.choice("ab"), chance.choice(events)
+            rules = chance.choices(drawn, k=chance.randint(0, 3))
+            outbox_id = await stage.note(event, tenant=tenant, rules=rules)
+            named = {f"rule:{one['problem']}" for one in rules if "problem" in one}
+            named |= {f"{kind}:{of}" for one in rules if "problem" not in one for kind, of in one.items()}
+            named |= {f"webhook:{name}" for of, name, wanted in hooks[1:] if of == tenant and event in wanted}
+            expected |= {(outbox_id, tenant, receiver) for receiver in named}
+            if number % 7 == 0:
+                await asyncio.gather(find_receivers(stage.store), find_receivers(other.store))
+        await asyncio.gather(find_receivers(stage.store), find_receivers(other.store))
+        await find_receivers(stage.store)
+    finally:
+        await other.store.close()
+    found = await stage.sql("select outbox_id, tenant, receiver from deliveries")
+    assert len(found) == len(set(found))
+    assert set(found) == expected
+    assert await stage.sql("select outbox_id from outbox where expanded_at is null") == []
+    strays = await stage.sql(
+        "select d.delivery_id from deliveries d join deliveries h on h.delivery_id = d.head_id"
+        " where (h.tenant, h.job_id, h.receiver, h.head_id) is distinct from"
+        " (d.tenant, d.job_id, d.receiver, d.head_id)"
+    )
+    assert strays == [], "an event is in a mail of another job or recipient"
 
 
 async def test_a_receiver_can_check_the_signature_with_any_library_of_the_standard(
