@@ -63,6 +63,25 @@ async def test_a_webhook_is_made_changed_listed_and_removed(client: Client, stag
     assert "token" not in str(audited) and "whsec" not in str(audited)
 
 
+async def test_another_address_of_a_webhook_begins_without_the_failures_of_the_former_one(
+    client: Client, stage: Stage, receiver: Receiver
+) -> None:
+    await client.keep_webhook("hook", f"{receiver.url}/former", events=["failed"])
+    receiver.mode = 500
+    await stage.note()
+    await stage.send()
+    failing = (await client.webhooks())[0].failing_since
+    assert failing is not None
+    await client.keep_webhook("hook", f"{receiver.url}/former", events=["failed", "partial"])
+    assert (await client.webhooks())[0].failing_since == failing
+    await client.keep_webhook("hook", f"{receiver.url}/other", events=["failed"])
+    assert (await client.webhooks())[0].failing_since is None
+    await stage.note(job_id=None)
+    receiver.mode = 200
+    await stage.send()
+    assert receiver.requests[-1].path == "/other"
+
+
 async def test_the_query_of_an_address_is_shown_to_no_reader(client: Client) -> None:
     await client.keep_webhook("portal", "https://portal.example/hooks?token=abc")
     assert [one.url for one in await client.webhooks()] == ["https://portal.example/hooks?…"]
