@@ -81,9 +81,18 @@ WORKERS = (*PYTEST, "tests/service/test_worker.py")
 OF_WORKERS = ("src/holdfast/store/bound_workers.py", "src/holdfast/store/sql/bound_workers.sql")
 REQUESTS = (*PYTEST, "tests/service/test_verbs.py")
 OF_REQUESTS = ("src/holdfast/store/requests.py", "src/holdfast/store/sql/requests.sql")
-NOTIFY = (*PYTEST, "tests/notify", "tests/test_notices.py")
+NOTIFY = (
+    *PYTEST,
+    "tests/test_outgoing.py",
+    "tests/test_notices.py",
+    "tests/notify/test_deciding.py",
+    "tests/notify/test_webhooks.py",
+    "tests/notify/test_mails.py",
+    "tests/notify/test_people.py",
+)
 OF_NOTIFY = (
     "src/holdfast/notify/",
+    "src/holdfast/outgoing.py",
     "src/holdfast/store/notify.py",
     "src/holdfast/store/sql/notify.sql",
     "src/holdfast/store/sql/webhooks.sql",

@@ -179,6 +179,7 @@ async def redrive(scope: Scope, store: OperationsStore, delivery_id: str) -> Del
     """Send a dead delivery again, under its id: for three days, like a new one. An ending of the id is enough."""
     kept = _of(scope, store)
     known = await _delivery_id(kept, delivery_id)
+    await _refuse_without_webhook(kept, known, delivery_id)
     row = await kept.redrive(known, scope.actor)
     if row is not None:
         return delivery_view(row)
@@ -186,6 +187,27 @@ async def redrive(scope: Scope, store: OperationsStore, delivery_id: str) -> Del
     if found is None:
         raise _no_delivery(delivery_id)
     raise Refused(f"Delivery {delivery_id} is not dead: it is {found.status}.", instance=delivery_id)
+
+
+async def _refuse_without_webhook(kept: NotificationStore, known: str, delivery_id: str) -> None:
+    """Refuse to send again what would be dead at once: its webhook is disabled or removed."""
+    row = await kept.delivery(known)
+    kind, _, name = row.receiver.partition(":") if row is not None and row.status == "dead" else ("", "", "")
+    if kind != "webhook":
+        return
+    found = await kept.webhooks(name)
+    if not found:
+        raise Refused(
+            f"Delivery {delivery_id} was not sent again: there is no webhook {name}.",
+            remedy=Remedy("Make it again with", "webhooks", flags=("add", name, "URL")),
+            instance=delivery_id,
+        )
+    if found[0].disabled_at is not None:
+        raise Refused(
+            f"Delivery {delivery_id} was not sent again: webhook {name} is disabled.",
+            remedy=Remedy("When the receiver works again, enable it with", "webhooks", flags=("enable", name)),
+            instance=delivery_id,
+        )
 
 
 def _of(scope: Scope, store: OperationsStore) -> NotificationStore:

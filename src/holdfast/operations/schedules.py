@@ -140,6 +140,12 @@ async def trigger_schedule(scope: Scope, store: OperationsStore, name: str, *, r
         move = decide_trigger(row)
         if move.last_answer == Answer.SKIPPED:
             raise _still_at_it(row)
+        if row.paused_at is not None and move.start is None:
+            raise Refused(
+                f"Schedule '{name}' was not triggered: it is paused, and its job {row.last_job} has not ended.",
+                remedy=Remedy("Wait for the job, or let it tick again with", "schedules", flags=("unpause", name)),
+                instance=name,
+            )
         if move.last_answer == Answer.LEFT_OUT:
             raise Refused(
                 f"Schedule '{name}' was not triggered: {MOST_WAITING} of its ticks wait already.", instance=name
