@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
+from itertools import count
 from typing import Any
 
 import httpx2
 import pytest
 
 from holdfast.errors import Permanent
-from holdfast.operations.streaming import Chosen, Happening, JobEvents
+from holdfast.operations.streaming import Chosen, Happening, JobEvents, Place
 from holdfast.service import event_streams, live
 from holdfast.service.event_streams import job_messages, tenant_messages
 from holdfast.service.live import Batch, Frame, Listener, frame, message
 from tests.conftest import eventually
 from tests.running import Engine, registry, running
 from tests.service.serving import API, Service, serving_http
-from tests.service.streaming import Message, first_place, stream
+from tests.service.streaming import Message, first_place, messages, stream
 from tests.service.test_jobs import ECHO, ended
 from tests.store.plans import own_database
 
@@ -236,6 +237,50 @@ async def test_a_quiet_stream_says_that_it_lives(service: Service, monkeypatch: 
                 if line == ": alive":
                     comments += 1
                     assert (await anext(lines)).startswith("id: ") is has_place
+
+
+async def test_a_stream_of_few_events_says_that_it_lives_although_many_others_happen(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And how far it has come: what it has passed over would else be read again."""
+    monkeypatch.setattr(event_streams, "COMMENT_SECONDS", 0.5)
+    client = await service.as_role("submitter")
+    async with client.stream("GET", f"{API}/events/stream", params={"workflow": "rare"}) as answer:
+        found = messages(answer)
+        first = await first_place(found)
+
+        async def others() -> None:
+            for number in count():
+                await submitted(client, key=str(number))
+
+        busy = asyncio.create_task(others())
+        async with asyncio.timeout(30):
+            places = [await anext(found) for _ in range(3)]
+        busy.cancel()
+    assert all(one == Message("", one.id, None) and one.id not in (None, first) for one in places)
+    job_id = await submitted(client, {**ECHO, "workflow_id": "rare"})
+    async with stream(client, "events/stream", last=places[-1].id, workflow="rare") as again:
+        assert {one.data["job_id"] for one in await collected(again, {job_id})} == {job_id}
+
+
+async def test_a_listener_that_goes_away_while_it_joins_leaves_nothing_behind(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, release = asyncio.Event(), asyncio.Event()
+    place = service.live.store.place
+
+    async def slow_place() -> Place:
+        asked.set()
+        await release.wait()
+        return await place()
+
+    monkeypatch.setattr(service.live.store, "place", slow_place)
+    with service.live.listening("default", credential="stays", check=nothing) as stays:
+        with service.live.listening("default", "job", credential="leaves", check=nothing):
+            await asyncio.wait_for(asked.wait(), 30)
+        release.set()
+        assert isinstance((await stays.take(30))[0], Place)
+        assert service.live.groups == {"default": 1}
 
 
 async def test_an_event_is_encoded_once_for_all_who_listen(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
