@@ -39,7 +39,7 @@ CLOCK_SECONDS = 86_400
 """How far the clock of a submitting machine may be off that of the database."""
 WALK_LENGTH = 1000
 """How many jobs a list looks at in one statement, after those that fill a page if all of them fit."""
-LONGEST_WALK = 20_000
+LONGEST_WALK = 10_000
 """How many jobs a page looks at before it ends, full or not: it is answered within a tenth of a second."""
 FAILURE_WALK = 5_000
 """The same for codes and fingerprints, which stand in the nodes of a job."""
