@@ -18,6 +18,7 @@ from bench.correcting import correct_one_of
 from bench.fairness import alone_and_beside
 from bench.fleet import SERVICE, WORKERS, Fleet, run_child
 from bench.held import hold_back
+from bench.indexes import FOR_READERS, with_and_with_copies
 from bench.killing import Killed, kill_each
 from bench.listening import keep_commit_times, listen
 from bench.recovering import cancel_and_resume
@@ -34,6 +35,7 @@ from holdfast.store.records import NewJob
 GOALS = {"W1": 0.15, "W2b": 0.10, "W3 10,000": 0.25}
 SNAPSHOT_JOBS = 20_000
 FEW_WAITING, MANY_WAITING = 10_000, 100_000
+INDEXED_JOBS = 10_000
 HELD_JOBS, HELD_TASKS = 5_000, 100_000
 
 
@@ -47,6 +49,9 @@ def main() -> None:
     parser.add_argument("--correction", action="store_true", help="only correct one item of a wide fan-out")
     parser.add_argument(
         "--backlog", action="store_true", help="only run 10,000 and 100,000 jobs that waited before the start"
+    )
+    parser.add_argument(
+        "--indexes", action="store_true", help="only run W1 with and without copies of the indexes for readers"
     )
     parser.add_argument(
         "--receivers", action="store_true", help="only run a wide fan-out whose items fail, with and without receivers"
@@ -120,6 +125,8 @@ def run(arguments: argparse.Namespace, url: str, home: Path) -> None:
         asyncio.run(workers_over_http(url, arguments.runs, min(arguments.widest, 10_000)))
     elif arguments.backlog:
         asyncio.run(backlog(url, arguments.runs))
+    elif arguments.indexes:
+        asyncio.run(indexes(url, arguments.runs))
     elif arguments.service:
         asyncio.run(service(url, arguments.runs, arguments.service, arguments.widest))
     elif arguments.listeners:
@@ -213,6 +220,22 @@ async def backlog(url: str, runs: int) -> None:
         f"{'backlog':<12} {FEW_WAITING:,} jobs that waited: {statistics.median(few):,.0f} jobs/s,"
         f" {MANY_WAITING:,}: {statistics.median(many):,.0f}; the share is {statistics.median(shares):.2f}"
         f" ({shares[0]:.2f} to {shares[-1]:.2f}; goal: at least 0.8)"
+    )
+
+
+async def indexes(url: str, runs: int) -> None:
+    await apply_missing(url)
+    store = PostgresStore(url, "bench")
+    plain, copied = await with_and_with_copies(url, store, INDEXED_JOBS, runs)
+    await store.close()
+    costs = sorted(one / other - 1 for one, other in zip(plain.rates, copied.rates, strict=True))
+    print(
+        f"{'indexes':<12} W1: {statistics.median(plain.rates):,.0f} jobs/s; with a second copy of the"
+        f" {len(FOR_READERS)} indexes for readers {statistics.median(copied.rates):,.0f}: they cost"
+        f" {statistics.median(costs):.1%} ({costs[0]:.1%} to {costs[-1]:.1%}; goal: at most 3 %); processor time of"
+        f" Postgres for a job {statistics.median(plain.postgres):.0f} µs, with the copies"
+        f" {statistics.median(copied.postgres):.0f} µs",
+        flush=True,
     )
 
 

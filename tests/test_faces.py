@@ -223,6 +223,22 @@ async def test_a_page_ends_after_a_bounded_walk_and_its_cursor_continues(
     assert await face("find_job", "last") == (await face("jobs", limit=1)).jobs[0].job_id
 
 
+async def test_a_list_does_not_show_how_many_jobs_other_tenants_have(
+    database_url: str, face: Face, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page looks at a bounded number of jobs. Those of others are none of them, and no cursor names one."""
+    monkeypatch.setattr("holdfast.store.listing.WALK_LENGTH", 2)
+    monkeypatch.setattr("holdfast.store.listing.LONGEST_WALK", 4)
+    mine = (await face("submit", OTHER)).job_id
+    async with Client.connect(database_url, Scope("theirs", "bob@desk")) as theirs:
+        for number in range(8):
+            await theirs.submit(MAPS, {"region": str(number)})
+    for filters in ({}, {"workflow_id": "other"}, {"code": "TIMEOUT"}, {"labels": {"team": "a"}}):
+        page = await face("jobs", **filters, limit=1)
+        found = [] if {"code", "labels"} & set(filters) else [mine]
+        assert ([job.job_id for job in page.jobs], page.after) == (found, None), filters
+
+
 @pytest.mark.parametrize("walk", [1, 2, 1000])
 async def test_jobs_are_found_by_their_labels_page_by_page(
     face: Face, monkeypatch: pytest.MonkeyPatch, walk: int

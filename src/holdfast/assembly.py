@@ -330,7 +330,13 @@ def new_web_server(url: str, settings: Settings, meters: Meters | None = None) -
     from holdfast.service.server import WebServer
     from holdfast.service.state import ServiceState
 
-    store = PostgresStore(url, "holdfast api", payloads=open_payloads(settings), readers=settings.api_readers)
+    store = PostgresStore(
+        url,
+        "holdfast api",
+        payloads=open_payloads(settings),
+        readers=settings.api_readers,
+        read_seconds=settings.api_read_seconds,
+    )
     store.share_commits()
     door, code_flow = new_door(store, settings)
     state = ServiceState(

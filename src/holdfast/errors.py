@@ -16,7 +16,8 @@ HoldfastError                something that a person can act on; becomes the pro
 ├── PayloadUnavailable       a large value cannot be written to or read from the object store
 ├── Unreachable              the database or server does not answer
 │   ├── SchemaMismatch       it answers, but its schema belongs to another version
-│   └── Locked               it answers, but another session holds a lock
+│   ├── Locked               it answers, but another session holds a lock
+│   └── TooSlow              it was asked for more than it finds in the time that a read may take
 ├── NeedsDatabase            a client over a URL was asked for what only one at the database can do
 ├── Unusable                 a directory, a file or a stream that the command needs cannot be used
 └── TemplateError            an expression failed while a job ran
@@ -322,6 +323,11 @@ class SchemaMismatch(Unreachable):
 class Locked(Unreachable):
     code = "LOCKED"
     title = "Another session keeps a row locked"
+
+
+class TooSlow(Unreachable):
+    code = "READ_TOO_SLOW"
+    title = "A read takes too long"
 
 
 class NeedsDatabase(HoldfastError):

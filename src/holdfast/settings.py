@@ -109,6 +109,7 @@ class Settings(BaseModel):
     allow_bootstrap: bool = False
     api_connections: int = Field(1000, ge=1, le=100_000)
     api_readers: int = Field(8, ge=1, le=100)
+    api_read_seconds: float = Field(20, gt=0, le=3600)
     body_limit_bytes: int = Field(8 * 1024 * 1024, ge=1024, le=1 << 30)
     upload_limit_bytes: int = Field(16 << 30, ge=1024, le=1 << 50)
     log_level: str | None = Field(None, pattern="(?i)^(debug|info|warning|error|critical)$")

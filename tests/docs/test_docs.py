@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from holdfast.define.load import check_read, read_text
 from holdfast.define.program import compile_definition
 from holdfast.define.traps import traps
 from holdfast.define.yaml import read_yaml
+from holdfast.settings import load_settings
 from tests.docs.pages import ROOT, Block, all_pages, blocks, steps
 from tests.docs.shell import Shell
 
@@ -66,6 +68,17 @@ def test_python_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     if "fragment" not in block.marks and not is_test:
         monkeypatch.chdir(tmp_path)
         exec(compile(tree, block.place, "exec"), {"__name__": "shown"})
+
+
+@of("ini")
+def test_shown_settings_are_accepted(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the proxy and of the identity provider, which no command of their pages uses."""
+    monkeypatch.chdir(tmp_path)
+    shown = dict(re.findall(r"^(?:Environment=)?(HOLDFAST_\w+)=(.*)$", block.body, re.M))
+    for name, value in shown.items():
+        monkeypatch.setenv(name, value)
+    given = load_settings().model_fields_set
+    assert {f"HOLDFAST_{name.upper()}" for name in given} >= set(shown)
 
 
 @of("json")

@@ -29,6 +29,7 @@ from holdfast.errors import (
     Unreachable,
 )
 from holdfast.operations.verbs import VerbResult
+from holdfast.remote import following
 from holdfast.remote.connection import MOST_TRIES, Connection
 from holdfast.service_address import checked_key, checked_url
 from holdfast.views.identities import Session
@@ -237,6 +238,31 @@ async def test_a_watch_outlives_a_restart_of_the_service(database_url: str) -> N
             async with serving_http(database_url, port=port), running(database_url, registry()):
                 await watching
     assert looks[0] == "pending" and looks[-1] == "completed"
+
+
+async def test_a_watch_looks_again_when_an_event_says_so(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the stream it would not look again within the time of this test."""
+    monkeypatch.setattr(following, "LOOK_SECONDS", 600.0)
+    async with AsyncExitStack() as stack:
+        service = await stack.enter_async_context(serving_http(database_url))
+        key = await service.key("submitter")
+        client = await stack.enter_async_context(Client.connect(service.url, api_key=key))
+        job_id = (await client.submit(ECHO)).job_id
+        looks: list[str] = []
+
+        async def watch() -> None:
+            async for job in client.watch(job_id):
+                looks.append(job.status)
+
+        watching = asyncio.create_task(watch())
+
+        async def has_begun() -> bool:
+            return bool(looks) and service.live.position is not None
+
+        await eventually(has_begun)
+        async with running(database_url, registry()):
+            await asyncio.wait_for(watching, 30)
+    assert looks[-1] == "completed"
 
 
 def test_an_installation_without_the_library_says_which_extra_is_missing() -> None:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
+from itertools import count
 from typing import Any
 
 import httpx2
 import pytest
 
 from holdfast.errors import Permanent
-from holdfast.operations.streaming import Chosen, JobEvents
+from holdfast.operations.streaming import Chosen, Happening, JobEvents, Place
+from holdfast.service import event_streams, live
 from holdfast.service.event_streams import job_messages, tenant_messages
-from holdfast.service.live import Batch, Listener, message
+from holdfast.service.live import Batch, Frame, Listener, frame, message
 from tests.conftest import eventually
 from tests.running import Engine, registry, running
 from tests.service.serving import API, Service, serving_http
-from tests.service.streaming import Message, first_place, stream
+from tests.service.streaming import Message, first_place, messages, stream
 from tests.service.test_jobs import ECHO, ended
 from tests.store.plans import own_database
 
@@ -220,6 +222,86 @@ async def test_a_head_request_for_a_stream_ends_at_once(service: Service) -> Non
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
 
 
+async def test_a_quiet_stream_says_that_it_lives(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of all jobs also says how far it has come, so that a client that comes again has little to read."""
+    assert event_streams.COMMENT_SECONDS == 15.0
+    monkeypatch.setattr(event_streams, "COMMENT_SECONDS", 0.3)
+    client = await service.as_role("submitter")
+    job_id = await submitted(client, paused(30.0))
+    for path, has_place in (("events/stream", True), (f"jobs/{job_id}/stream", False)):
+        async with client.stream("GET", f"{API}/{path}") as answer, asyncio.timeout(30):
+            lines = answer.aiter_lines()
+            comments = 0
+            while comments < 3:
+                line = await anext(lines)
+                if line == ": alive":
+                    comments += 1
+                    assert (await anext(lines)).startswith("id: ") is has_place
+
+
+async def test_a_stream_of_few_events_says_that_it_lives_although_many_others_happen(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And how far it has come: what it has passed over would else be read again."""
+    monkeypatch.setattr(event_streams, "COMMENT_SECONDS", 0.5)
+    client = await service.as_role("submitter")
+    async with client.stream("GET", f"{API}/events/stream", params={"workflow": "rare"}) as answer:
+        found = messages(answer)
+        first = await first_place(found)
+
+        async def others() -> None:
+            for number in count():
+                await submitted(client, key=str(number))
+
+        busy = asyncio.create_task(others())
+        async with asyncio.timeout(30):
+            places = [await anext(found) for _ in range(3)]
+        busy.cancel()
+    assert all(one == Message("", one.id, None) and one.id not in (None, first) for one in places)
+    job_id = await submitted(client, {**ECHO, "workflow_id": "rare"})
+    async with stream(client, "events/stream", last=places[-1].id, workflow="rare") as again:
+        assert {one.data["job_id"] for one in await collected(again, {job_id})} == {job_id}
+
+
+async def test_a_listener_that_goes_away_while_it_joins_leaves_nothing_behind(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, release = asyncio.Event(), asyncio.Event()
+    place = service.live.store.place
+
+    async def slow_place() -> Place:
+        asked.set()
+        await release.wait()
+        return await place()
+
+    monkeypatch.setattr(service.live.store, "place", slow_place)
+    with service.live.listening("default", credential="stays", check=nothing) as stays:
+        with service.live.listening("default", "job", credential="leaves", check=nothing):
+            await asyncio.wait_for(asked.wait(), 30)
+        release.set()
+        assert isinstance((await stays.take(30))[0], Place)
+        assert service.live.groups == {"default": 1}
+
+
+async def test_an_event_is_encoded_once_for_all_who_listen(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[tuple[str, int]] = []
+
+    def counted(seen: Happening) -> Frame:
+        encoded.append((seen.event.job_id, seen.event.seq))
+        return frame(seen)
+
+    monkeypatch.setattr(live, "frame", counted)
+    client = await service.as_role("submitter")
+    async with AsyncExitStack() as stack:
+        found = [await stack.enter_async_context(stream(client, "events/stream")) for _ in range(3)]
+        for one in found:
+            await first_place(one)
+        jobs = {await submitted(client, key=str(number)) for number in range(2)}
+        got = [await collected(one, jobs) for one in found]
+    assert len(encoded) == len(set(encoded))
+    assert {(one.data["job_id"], one.data["seq"]) for several in got for one in several} <= set(encoded)
+
+
 async def test_the_streams_of_a_revoked_key_end(service: Service) -> None:
     made = await service.admin.add_key("watcher", roles=["viewer"], tenant="default")
     submitter = await service.as_role("submitter")
@@ -303,13 +385,13 @@ async def test_what_is_committed_before_a_stream_of_a_job_joins_the_reader_is_no
     client = await service.as_role("submitter")
     job_id = await submitted(client)
     await ended(client, job_id)
-    live, page = service.live, JobEvents(is_over=False, last_seq=0, events=[])
+    page = JobEvents(is_over=False, last_seq=0, events=[])
 
     def enter() -> AbstractContextManager[Listener]:
-        return live.listening("default", job_id, credential="test", check=nothing)
+        return service.live.listening("default", job_id, credential="test", check=nothing)
 
     async with asyncio.timeout(30):
-        sent = [part async for part in job_messages(live, enter, "default", job_id, 0, page)]
+        sent = [part async for part in job_messages(service.live, enter, "default", job_id, 0, page)]
     numbers = [int(line[4:]) for part in sent for line in part.split(b"\n") if line.startswith(b"id: ")]
     assert numbers[:-1] == [event["seq"] for event in await engine.events(job_id)]
     assert b"event: end" in sent[-1]

@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -19,6 +20,7 @@ from holdfast.store.postgres import PostgresStore
 from tests.chaos.fleet import Server
 from tests.conftest import eventually, with_database
 from tests.running import client_of, registry, running
+from tests.service.processes import api_process
 from tests.service.serving import Service, serving_http
 from tests.service.streaming import Follower, first_place, stream
 
@@ -143,6 +145,44 @@ async def test_a_stream_stays_open_while_postgres_restarts(server: Server) -> No
                 one = await asyncio.wait_for(anext(found), 30)
                 seen += [one.data["event"]] if one.data is not None else []
             assert seen == got
+
+
+async def test_listeners_of_a_process_that_is_killed_go_on_at_another(server: Server, tmp_path: Path) -> None:
+    """The process says nothing to its streams: only the id of the last event that each has got leads on."""
+    url = server.new_database()
+    store = PostgresStore(url, "test")
+    client = Client(store, Scope("*", "test"))
+    key = (await client.add_key("test", roles=["viewer"], tenant="default")).key
+    async with api_process(url, tmp_path) as (killed, first), api_process(url, tmp_path) as (_, second):
+        places = [first]
+        followers = [Follower(lambda: places[-1], key, "events/stream") for _ in range(3)]
+        async with running(url, registry()) as engine, following(followers):
+
+            async def all_have_joined() -> bool:
+                return all(one.place is not None for one in followers)
+
+            await eventually(all_have_joined, 60)
+            jobs = [await engine.submit(FLOW, key="before")]
+
+            async def all_have_some() -> bool:
+                return all(one.seen for one in followers)
+
+            await eventually(all_have_some, 60)
+            killed.kill()
+            jobs.append(await engine.submit(FLOW, key="between"))
+            places.append(second)
+            jobs.append(await engine.submit(FLOW, key="after"))
+            table = await events_of_ended_jobs(url, jobs)
+
+            async def have_all() -> bool:
+                return all(len(one.seen) >= len(table) for one in followers)
+
+            await eventually(have_all, 60)
+    await store.close()
+    for one in followers:
+        assert one.seen == table
+        assert not one.others
+        assert one.connects == 2
 
 
 async def submit_while_things_break(url: str, server: Server, apis: Apis) -> list[str]:

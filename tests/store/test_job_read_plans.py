@@ -25,7 +25,9 @@ OF_KEY = OF_JOB | {"key": "key 77"}
 FROM_THE_START = {"after_node": "", "after_item": -2, "after_name": ""}
 SIGNAL = {"kind": "pause", "actor": "ann@desk", "reason": "", "data": None}
 NEW = {"digest": "d", "verb": "pause", "tasks": None}
+OF_TENANT = {"tenant": "default", "before": str(uuid.UUID(int=2**128 - 1)), "unacknowledged": False, "walk": 3}
 READS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
+    "newest_jobs_of_tenant": (OF_TENANT, {"jobs": 3}),
     "read_generations": (OF_JOB | {"after": 0, "limit": 100}, {"events": 20, "jobs": 2}),
     "read_task": (OF_TASK, {"tasks": 1, "queue": 1, "jobs": 1, "workers": 20}),
     "latest_attempts": (OF_TASK | {"limit": 10, "bytes": 1 << 20}, {"attempts": 10, "jobs": 1}),
@@ -55,6 +57,7 @@ READS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
 """Each statement with the most rows that it may read of each table."""
 WHOLE_NODE: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
     "task_runs": (OF_NODE, {"tasks": ITEMS + 1, "queue": QUEUED + 1, "jobs": 4}),
+    "failed_items": (OF_NODE | {"limit": 100}, {"tasks": ITEMS, "jobs": 1}),
     "ended_by_time": (
         OF_JOB | {"since": "2001-01-01", "until": "infinity", "seconds": 60.0, "buckets": 60},
         {"tasks": ITEMS, "jobs": 1},

@@ -53,7 +53,7 @@ def crowded(request: pytest.FixtureRequest, template_database: str) -> Iterator[
         if request.param != "full":
             fill(crowd.connection)
             empty(crowd.connection)
-            for statement, parameters in (STATEMENTS | FLEET | PRUNING | {"prune_jobs": PRUNE}).items():
+            for statement, parameters in (STATEMENTS | FLEET | PRUNING | LISTS | {"prune_jobs": PRUNE}).items():
                 crowd.plan_of(statement, parameters)
         fill(crowd.connection)
         yield crowd
@@ -232,6 +232,9 @@ def test_pruning_finds_the_rows_of_a_job_by_an_index(crowded: Planner) -> None:
 NEWEST = {"before": str(uuid.UUID(int=2**128 - 1)), "tenant": "default", "unacknowledged": False}
 LISTS: dict[str, dict[str, Any]] = {
     "newest_jobs": NEWEST | {"walk": 3},
+    "jobs_of_correlation": NEWEST | {"correlation_id": "cause", "limit": 3},
+    "jobs_of_external_id": NEWEST | {"namespace": "gateway", "value": "4711", "limit": 3},
+    "jobs_of_artifact": NEWEST | {"digest": "d", "limit": 3},
     "jobs_of_identity": NEWEST | {"identities": "{i,k}", "limit": 3},
     "ended_by_hour": {"since": "infinity", "tenant": "default"},
     "jobs_with_labels": NEWEST | {"labels": '{"rare": "yes"}', "limit": 3},

@@ -64,7 +64,7 @@ async def _list(
 
 def _without_jobs(filters: Filters, page: JobPage, after: str | None, settings: Settings) -> str:
     if page.after is not None:
-        return f"None of the {'newest' if after is None else 'next'} 100,000 jobs matches."
+        return f"None of the {'newest' if after is None else 'next'} jobs matches; older ones may."
     if after is not None:
         return "There are no more jobs."
     if filters.are_given:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager
 
@@ -59,26 +60,33 @@ async def tenant_messages(
 ) -> AsyncGenerator[bytes, None]:
     """The events of all jobs of a tenant, from a cursor on or from now on."""
     yield OPENING
-    has_joined = False
+    has_joined, sent_at = False, time.monotonic()
     with enter() as listener:
         while not listener.has_ended():
-            items = await listener.take(COMMENT_SECONDS)
-            if not items:
-                yield _comment(live.position if has_joined else None)
+            items = await listener.take(max(0.0, sent_at + COMMENT_SECONDS - time.monotonic()))
+            passed = live.position if has_joined and not items else None
+            come_to = Cursor.of(passed) if passed is not None else None
             for item in items:
                 if listener.has_ended():
                     # What waits is not sent any more: the credential may have ended.
                     break
                 if isinstance(item, Batch):
                     wanted = _wanted(item, chosen)
+                    come_to = item.frames[-1].seen.cursor if item.frames else None
                     if wanted:
                         yield wanted
+                        sent_at = time.monotonic()
                 elif isinstance(item, Place) and has_joined:
                     yield _reset(item)
+                    sent_at = time.monotonic()
                 elif isinstance(item, Place):
                     has_joined = True
                     async for part in _from_before(live, listener, tenant, chosen, cursor, item):
                         yield part
+                        sent_at = time.monotonic()
+            if not listener.has_ended() and time.monotonic() >= sent_at + COMMENT_SECONDS:
+                yield _comment(come_to)
+                sent_at = time.monotonic()
         (ending,) = await listener.take(0)
         assert isinstance(ending, Ending)
         yield ending.message
@@ -103,7 +111,7 @@ async def _from_before(
         except Unreachable:
             await asyncio.sleep(RETRY_SECONDS)
             yield COMMENT
-    yield _comment(place)
+    yield _comment(Cursor.of(place))
 
 
 def _wanted(batch: Batch, chosen: Chosen) -> bytes:
@@ -112,9 +120,9 @@ def _wanted(batch: Batch, chosen: Chosen) -> bytes:
     return b"".join([one.for_tenant for one in batch.frames if chosen.has(one.seen.workflow_id, one.seen.event.event)])
 
 
-def _comment(place: Place | None) -> bytes:
-    """A sign of life; with the place of the reader, so that who comes again has little to read."""
-    return COMMENT if place is None else f": alive\nid: {Cursor.of(place)}\n\n".encode()
+def _comment(come_to: Cursor | None) -> bytes:
+    """A sign of life; with the place that the stream has come to, so that who comes again has little to read."""
+    return COMMENT if come_to is None else f": alive\nid: {come_to}\n\n".encode()
 
 
 def _reset(place: Place) -> bytes:

@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import orjson
@@ -110,11 +110,10 @@ class Listener:
         """Everything that waits; nothing if nothing comes within that time."""
         if not self._items and self.ending is None:
             self._wake.clear()
-            try:
+            # What has come in the very moment in which the time was over must not stay behind.
+            with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._wake.wait()
-            except TimeoutError:
-                return []
         if self.ending is not None:
             return [self.ending]
         items = list(self._items)
@@ -140,6 +139,11 @@ class Live:
     @property
     def listeners(self) -> int:
         return sum(len(listeners) for _, listeners in self._guarded.values())
+
+    @property
+    def groups(self) -> dict[str, int]:
+        """How many listeners each tenant and each job has that are given events."""
+        return {name: len(group) for groups in (self._tenants, self._jobs) for name, group in groups.items()}
 
     @contextmanager
     def listening(
@@ -168,6 +172,8 @@ class Live:
             self._leave(listener)
 
     def _leave(self, listener: Listener) -> None:
+        # The reader may be about to let it join.
+        listener.end(b"")
         if listener in self._joining:
             self._joining.remove(listener)
         group, name = self._group_of(listener)

@@ -19,7 +19,7 @@ from psycopg.rows import tuple_row
 from holdfast.errors import InvalidInput
 from holdfast.masking import keep_secret
 from holdfast.meters import Sample
-from holdfast.store.outage import error_of, is_cured_by_waiting, unreachable
+from holdfast.store.outage import error_of, is_cured_by_waiting, too_slow, unreachable
 from holdfast.store.reader_pool import READING, ReaderPool
 
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
@@ -48,23 +48,27 @@ SESSION_SETTINGS = {
     "plan_cache_mode": "force_generic_plan",
 }
 
-
 _PORT = re.compile(r"[0-9]{0,5}")
 
 
-def session_settings(idle_seconds: float, lock_seconds: float) -> bytes:
+def session_settings(idle_seconds: float, lock_seconds: float, statement_seconds: float = 0.0) -> bytes:
     """One statement that prepares a session: what it costs is paid once, at the connect."""
     settings = SESSION_SETTINGS | {
         "idle_in_transaction_session_timeout": f"{idle_seconds * 1000:.0f}ms",
         "lock_timeout": f"{lock_seconds * 1000:.0f}ms",
     }
-    return (
-        "select " + ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
-    ).encode()
+    if statement_seconds:
+        settings["statement_timeout"] = f"{statement_seconds * 1000:.0f}ms"
+    calls = [f"set_config('{name}', '{value}', false)" for name, value in settings.items()]
+    return f"select {', '.join(calls)}".encode()
 
 
 async def connect(
-    url: str, name: str = "holdfast", idle_seconds: float = IDLE_SECONDS, lock_seconds: float = LOCK_SECONDS
+    url: str,
+    name: str = "holdfast",
+    idle_seconds: float = IDLE_SECONDS,
+    lock_seconds: float = LOCK_SECONDS,
+    statement_seconds: float = 0.0,
 ) -> Connection:
     """An autocommit connection that finds our schema and speaks UTC.
 
@@ -85,7 +89,7 @@ async def connect(
             keepalives_count=3,
         )
         try:
-            await connection.execute(session_settings(idle_seconds, lock_seconds), prepare=False)
+            await connection.execute(session_settings(idle_seconds, lock_seconds, statement_seconds), prepare=False)
         except BaseException:
             await connection.close()
             raise
@@ -346,7 +350,13 @@ class Connections:
     """
 
     def __init__(
-        self, url: str, name: str = "holdfast", lease_seconds: float | None = None, *, readers: int = 1
+        self,
+        url: str,
+        name: str = "holdfast",
+        lease_seconds: float | None = None,
+        *,
+        readers: int = 1,
+        read_seconds: float = 0.0,
     ) -> None:
         self.url = url
         self._name = name
@@ -357,7 +367,7 @@ class Connections:
         self._pipelined: dict[str, PipelinedConnection] = {}
         self._connection_numbers: Counter[str] = Counter()
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._readers = ReaderPool(readers)
+        self._readers, self._read_seconds = ReaderPool(readers), read_seconds
 
     def connection_number(self, role: str) -> int:
         """How often the role has connected: another number says that this is not the same connection as before."""
@@ -393,7 +403,7 @@ class Connections:
     async def use(self, role: str) -> AsyncIterator[Connection]:
         """An ordinary connection for one caller at a time: transactions do not mix."""
         if role == READING:
-            async with self._readers.lend() as reader, self._use(reader) as connection:
+            async with self._readers.lend() as reader, self._use(reader, self._read_seconds) as connection:
                 yield connection
             return
         async with self._use(role) as connection:
@@ -410,23 +420,26 @@ class Connections:
         ]
 
     @asynccontextmanager
-    async def _use(self, role: str) -> AsyncIterator[Connection]:
+    async def _use(self, role: str, statement_seconds: float = 0.0) -> AsyncIterator[Connection]:
         async with self._locks[role]:
             try:
-                yield await self._get(role)
+                yield await self._get(role, statement_seconds)
             except psycopg.Error as error:
+                if statement_seconds and isinstance(error, psycopg.errors.QueryCanceled):
+                    raise too_slow(statement_seconds) from None
                 if not is_cured_by_waiting(error):
                     raise
                 raise unreachable(self.url, error) from None
 
-    async def _get(self, role: str) -> Connection:
+    async def _get(self, role: str, statement_seconds: float) -> Connection:
         connection = self._open.get(role)
         if connection is None or connection.closed or connection.broken:
-            connection = self._open[role] = await self._connect(role)
+            connection = self._open[role] = await self._connect(role, statement_seconds)
         return connection
 
-    async def _connect(self, role: str) -> Connection:
-        return await connect(self.url, f"{self._name} {role}", self._idle_seconds, self._lock_seconds)
+    async def _connect(self, role: str, statement_seconds: float = 0.0) -> Connection:
+        seconds = (self._idle_seconds, self._lock_seconds, statement_seconds)
+        return await connect(self.url, f"{self._name} {role}", *seconds)
 
     async def close(self) -> None:
         for connection in self._open.values():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import psycopg
 import psycopg.conninfo
 
-from holdfast.errors import Locked, Unreachable
+from holdfast.errors import Locked, TooSlow, Unreachable
 from holdfast.remedies import Remedy
 
 LOCK_NOT_AVAILABLE = "55P03"
@@ -76,4 +76,12 @@ def unreachable(url: str, error: Exception) -> Unreachable:
         return Locked(message, remedy=Remedy("Find out which session holds the lock with", "doctor"))
     return Unreachable(
         message, remedy=Remedy("Check that it runs and that the URL is right, then look again with", "doctor")
+    )
+
+
+def too_slow(seconds: float) -> TooSlow:
+    """The error of a read that Postgres has ended."""
+    return TooSlow(
+        f"The database was asked for more than it finds within {seconds:g} s.",
+        remedy="Ask for less: a smaller page, a shorter time or a narrower filter.",
     )

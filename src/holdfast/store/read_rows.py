@@ -274,6 +274,13 @@ class OpenJobLine(NamedTuple):
     paused_by: str | None
 
 
+class WalkedJob(NamedTuple):
+    """A job that a list has looked at."""
+
+    job_id: str
+    fits: bool
+
+
 class JobLines(NamedTuple):
     """One page of jobs, and the job after which the next page begins; None: these were the last."""
 

@@ -31,10 +31,14 @@ class PostgresSession:
         payloads: Payloads | None = None,
         *,
         readers: int = 1,
+        read_seconds: float = 0.0,
     ) -> None:
-        """Without `payloads` every value stays in its row, and those that do not are out of reach."""
+        """Without `payloads` every value stays in its row, and those that do not are out of reach.
+
+        With `read_seconds` Postgres ends a read that takes longer.
+        """
         self.payloads = payloads
-        self.connections = Connections(url, name, lease_seconds, readers=readers)
+        self.connections = Connections(url, name, lease_seconds, readers=readers, read_seconds=read_seconds)
         self._lanes = LaneIds(self.connections)
         self._defaults: dict[str, KnownDefaults] = {}
         self.queues_of_tenants: dict[str, tuple[float, Sequence[str] | None]] = {}

@@ -224,7 +224,7 @@ class JobSummary:
 class JobPage:
     """Some jobs, newest first, and the cursor that continues the list; None: these were the last.
 
-    A page can have fewer jobs than it may, and a cursor: a page looks at 100,000 jobs at most.
+    A page can have fewer jobs than it may, and a cursor: a page looks at a bounded number of jobs.
     """
 
     jobs: tuple[JobSummary, ...] = ()

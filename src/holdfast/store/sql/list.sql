@@ -1,23 +1,33 @@
 -- Lists for people: which jobs there are, how many, and what waits in the queues. Nothing here writes.
 
 -- name: newest_jobs
--- The next ids of jobs, newest first, and whether each fits the filters. Ids are made in the order of time, so the primary
--- key is walked backwards; filters beside the walk would make the planner sort all jobs.
+-- The next ids of jobs of all tenants, newest first, and whether each fits the filters. Ids are made in the order of
+-- time, so the primary key is walked backwards; filters beside the walk would make the planner sort all jobs.
 with j as materialized (
-    select j.job_id, j.tenant, j.status, j.workflow_id, j.created_at, j.generation, j.error, j.labels, j.identity,
-        j.correlation_id
-    from jobs j
+    select {{walked_columns}} from jobs j
     where j.job_id < %(before)s::uuid order by j.job_id desc limit %(walk)s
 )
-select j.job_id::text as job_id, j.tenant = coalesce(%(tenant)s, j.tenant) and {{job_fits}} as fits
-from j order by j.job_id desc;
+select j.job_id::text as job_id, {{job_fits}} as fits from j order by j.job_id desc;
+
+-- name: newest_jobs_of_tenant
+-- The same for one tenant. Only the index of tenants has this order: what others have costs nothing, and shows nothing.
+with j as materialized (
+    select {{walked_columns}} from jobs j
+    where (j.tenant, j.job_id) >= (%(tenant)s::text, '00000000-0000-0000-0000-000000000000'::uuid)
+        and (j.tenant, j.job_id) < (%(tenant)s::text, %(before)s::uuid)
+    order by j.tenant desc, j.job_id desc limit %(walk)s
+)
+select j.job_id::text as job_id, {{job_fits}} as fits from j order by j.job_id desc;
+
+-- name: walked_columns
+-- What the filters look at in a job.
+j.job_id, j.tenant, j.status, j.workflow_id, j.created_at, j.generation, j.error, j.labels, j.identity,
+    j.correlation_id;
 
 -- name: jobs_with_labels
 -- The jobs with these labels that fit the other filters, too: for labels that few jobs have.
 with j as materialized (
-    select j.job_id, j.tenant, j.status, j.workflow_id, j.created_at, j.generation, j.error, j.labels, j.identity,
-        j.correlation_id
-    from jobs j
+    select {{walked_columns}} from jobs j
     where j.labels @> %(labels)s::jsonb and j.tenant = coalesce(%(tenant)s, j.tenant) and j.job_id < %(before)s::uuid
 )
 select j.job_id::text as job_id from j where {{job_fits}} order by j.job_id desc limit %(limit)s;

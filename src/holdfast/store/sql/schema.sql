@@ -134,6 +134,7 @@ create table jobs (
 create index jobs_by_correlation on jobs (tenant, correlation_id, job_id) where correlation_id is not null;
 create index jobs_by_finishing_time on jobs (finished_at, job_id) where finished_at is not null;
 create index jobs_by_label on jobs using gin (labels jsonb_path_ops) where labels is not null;
+create index jobs_by_tenant on jobs (tenant, job_id);
 create unique index jobs_have_one_row_per_identity_and_run on jobs (tenant, identity, run);
 create index jobs_in_whose_cycles_orchestrators_died on jobs (job_id) where deaths > 0;
 create index jobs_of_later_runs on jobs (tenant, identity) where run > 1;
