@@ -39,7 +39,7 @@ BEHIND_A_CHECK = {
 }
 OF_THE_INSTALLATION = {
     # Shown to operators of the installation alone.
-    "unread_signals", "long_transactions", "lock_holders", "server_facts", "read_audit_of_all",
+    "unread_signals", "long_transactions", "lock_holders", "server_facts", "read_audit_of_all", "newest_jobs",
     # No tenant's: the time, how far history has come, when the janitor was here last.
     "clock", "place", "has_many_new", "last_pass", "all_lanes", "notify",
     # Queues and tenants are the installation's: only its administrators change them.

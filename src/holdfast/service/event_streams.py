@@ -121,7 +121,7 @@ def _wanted(batch: Batch, chosen: Chosen) -> bytes:
 
 
 def _comment(come_to: Cursor | None) -> bytes:
-    """A sign of life; with the place that the stream has come to, so that who comes again has little to read."""
+    """A sign of life; with the place of the stream, so that who comes again has little to read."""
     return COMMENT if come_to is None else f": alive\nid: {come_to}\n\n".encode()
 
 
