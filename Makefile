@@ -15,16 +15,17 @@ AT_ONCE = $(shell $(BIN)/python -c "import os; print(2 + (os.cpu_count() or 1))"
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check format bench sim sim-real mutants chaos api soak docs wheel lock clean
+.PHONY: help demo test quick check format bench sim sim-real mutants chaos api soak ui browser docs wheel lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY) ## Stack and register flood maps, with a worker killed and a registration that fails
+demo: $(READY) ui ## Stack and register flood maps, with a worker killed and a registration that fails
 	@echo "==> Demo: from flood maps to a catalog, on an embedded Postgres. All files stay in .holdfast/"
 	@$(BIN)/holdfast demo flood
 
-test: check ## Check the code, then run all tests (ONLY=PATH: only these)
+test: check ui ## Check the code, then run all tests (ONLY=PATH: only these)
+	@$(if $(ONLY),:,$(BIN)/python scripts/ui test)
 	@echo "==> Tests"
 	@$(BIN)/pytest -q -n $(AT_ONCE) --dist worksteal $(ONLY)
 	@$(if $(ONLY),:,$(MAKE) --no-print-directory sim)
@@ -42,6 +43,10 @@ check: $(READY) ## Format, lint, types, import rules, sizes, words
 	@$(BIN)/lint-imports --no-cache > $(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
 	@$(BIN)/python scripts/sizes
 	@$(BIN)/python scripts/prose
+	@$(BIN)/python scripts/ui check
+
+ui: $(READY) ## Build the web UI from ui/, unless it is up to date
+	@$(BIN)/python scripts/ui build
 
 format: $(READY) ## Format the code
 	@$(BIN)/ruff format --quiet .
