@@ -112,7 +112,7 @@ export function useChange<Input, Result>(send: (input: Input) => Promise<Result>
 }
 
 /** The answer of a change, without what surrounds it. */
-export async function sent<T>(answer: Promise<{ data?: T }>): Promise<T> {
+export async function sent<T>(answer: Promise<{ data?: unknown }>): Promise<T> {
   const { data } = await answer;
   return data as T;
 }

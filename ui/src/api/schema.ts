@@ -1735,7 +1735,7 @@ export interface components {
         };
         readonly Because: {
             /** @default  */
-            readonly reason: string;
+            readonly reason?: string;
         };
         readonly Breaker: {
             readonly actor: string | null;
@@ -1814,19 +1814,19 @@ export interface components {
         readonly Clear: {
             readonly code?: string | null;
             /** @default false */
-            readonly confirm: boolean;
+            readonly confirm?: boolean;
             readonly fingerprint?: string | null;
             /** @default [] */
-            readonly items: readonly number[];
+            readonly items?: readonly number[];
             readonly node: string;
             /** @default false */
-            readonly only: boolean;
+            readonly only?: boolean;
             readonly params?: {
                 readonly [key: string]: unknown;
             } | null;
             readonly plan_id?: string | null;
             /** @default  */
-            readonly reason: string;
+            readonly reason?: string;
         };
         readonly Collection: {
             readonly description: string;
@@ -1860,7 +1860,7 @@ export interface components {
         };
         readonly Correcting: {
             /** @default false */
-            readonly confirm: boolean;
+            readonly confirm?: boolean;
             readonly definition?: {
                 readonly [key: string]: unknown;
             } | null;
@@ -1869,7 +1869,7 @@ export interface components {
             } | null;
             readonly plan_id?: string | null;
             /** @default  */
-            readonly reason: string;
+            readonly reason?: string;
             readonly source?: components["schemas"]["Source"] | null;
             readonly stale?: ("keep" | "rerun") | null;
         };
@@ -1953,15 +1953,15 @@ export interface components {
         };
         readonly Extra: {
             /** @default {} */
-            readonly deliverables: {
+            readonly deliverables?: {
                 readonly [key: string]: unknown;
             };
             /** @default {} */
-            readonly metrics: {
+            readonly metrics?: {
                 readonly [key: string]: unknown;
             };
             /** @default [] */
-            readonly warnings: readonly unknown[];
+            readonly warnings?: readonly unknown[];
         };
         readonly FailedGroup: {
             readonly code: string | null;
@@ -2256,7 +2256,7 @@ export interface components {
          */
         readonly KeepWebhook: {
             /** @default [] */
-            readonly events: readonly string[];
+            readonly events?: readonly string[];
             readonly url: string;
         };
         readonly KeptWebhook: {
@@ -2329,12 +2329,12 @@ export interface components {
         };
         readonly MakePause: {
             /** @default false */
-            readonly all: boolean;
+            readonly all?: boolean;
             /** @default false */
-            readonly dry_run: boolean;
+            readonly dry_run?: boolean;
             readonly queue?: string | null;
             /** @default  */
-            readonly reason: string;
+            readonly reason?: string;
             readonly workflow?: string | null;
         };
         /**
@@ -2349,7 +2349,7 @@ export interface components {
              * @default last
              * @enum {string}
              */
-            readonly catch_up: "none" | "last" | "all";
+            readonly catch_up?: "none" | "last" | "all";
             readonly cron?: string | null;
             readonly every_seconds?: number | null;
             readonly inputs?: {
@@ -2360,11 +2360,11 @@ export interface components {
              * @default skip
              * @enum {string}
              */
-            readonly overlap: "skip" | "queue" | "replace";
+            readonly overlap?: "skip" | "queue" | "replace";
             /** @default  */
-            readonly reason: string;
+            readonly reason?: string;
             /** @default UTC */
-            readonly time_zone: string;
+            readonly time_zone?: string;
             readonly workflow: string;
         };
         readonly MakeTenant: {
@@ -2438,7 +2438,7 @@ export interface components {
             readonly done: unknown;
             readonly lease: string;
             /** @default  */
-            readonly text: string;
+            readonly text?: string;
             readonly total: unknown;
         };
         readonly Orchestrator: {
@@ -2543,7 +2543,7 @@ export interface components {
             readonly lease: string;
             readonly log: string;
             /** @default [] */
-            readonly log_times: readonly (readonly number[])[];
+            readonly log_times?: readonly (readonly number[])[];
             readonly part: number;
             readonly started_at: number;
         };
@@ -2563,7 +2563,7 @@ export interface components {
          */
         readonly ProbeWish: {
             /** @default 20 */
-            readonly seconds: number;
+            readonly seconds?: number;
             readonly worker_id: number;
         };
         readonly Problem: {
@@ -2598,11 +2598,11 @@ export interface components {
          */
         readonly Progress: {
             /** @default [] */
-            readonly ended: readonly string[];
+            readonly ended?: readonly string[];
             /** @default [] */
-            readonly printed: readonly components["schemas"]["Printed"][];
+            readonly printed?: readonly components["schemas"]["Printed"][];
             /** @default [] */
-            readonly progress: readonly components["schemas"]["OneProgress"][];
+            readonly progress?: readonly components["schemas"]["OneProgress"][];
             readonly worker_id: number;
         };
         readonly QueueState: {
@@ -2633,10 +2633,10 @@ export interface components {
         };
         readonly Reasoned: {
             /** @default false */
-            readonly confirm: boolean;
+            readonly confirm?: boolean;
             readonly plan_id?: string | null;
             /** @default  */
-            readonly reason: string;
+            readonly reason?: string;
         };
         readonly Rebuild: {
             readonly database: string;
@@ -2674,15 +2674,15 @@ export interface components {
          */
         readonly Register: {
             /** @default 1 */
-            readonly concurrency: number;
+            readonly concurrency?: number;
             readonly handlers: readonly string[];
             /** @default 30 */
-            readonly lease_seconds: number;
+            readonly lease_seconds?: number;
             readonly name: string;
             readonly queues?: readonly string[] | null;
             readonly registration_id?: string | null;
             /** @default  */
-            readonly version: string;
+            readonly version?: string;
         };
         readonly Registration: {
             readonly answer: string;
@@ -2701,7 +2701,7 @@ export interface components {
          */
         readonly Renew: {
             /** @default [] */
-            readonly begin: readonly (string | readonly [
+            readonly begin?: readonly (string | readonly [
                 string,
                 string,
                 number,
@@ -2731,7 +2731,7 @@ export interface components {
         };
         readonly Resume: {
             /** @default false */
-            readonly confirm: boolean;
+            readonly confirm?: boolean;
             readonly definition?: {
                 readonly [key: string]: unknown;
             } | null;
@@ -2740,11 +2740,11 @@ export interface components {
             } | null;
             readonly plan_id?: string | null;
             /** @default  */
-            readonly reason: string;
+            readonly reason?: string;
             readonly source?: components["schemas"]["Source"] | null;
             readonly stale?: ("keep" | "rerun") | null;
             /** @default false */
-            readonly tolerated: boolean;
+            readonly tolerated?: boolean;
         };
         readonly ResumePoint: {
             readonly data: unknown;
@@ -2755,7 +2755,7 @@ export interface components {
         };
         readonly Retry: {
             /** @default false */
-            readonly confirm: boolean;
+            readonly confirm?: boolean;
             readonly definition?: {
                 readonly [key: string]: unknown;
             } | null;
@@ -2764,16 +2764,16 @@ export interface components {
             } | null;
             readonly node: string;
             /** @default false */
-            readonly only: boolean;
+            readonly only?: boolean;
             readonly plan_id?: string | null;
             /** @default  */
-            readonly reason: string;
+            readonly reason?: string;
             readonly source?: components["schemas"]["Source"] | null;
             readonly stale?: ("keep" | "rerun") | null;
         };
         readonly RunJanitor: {
             /** @default false */
-            readonly dry_run: boolean;
+            readonly dry_run?: boolean;
         };
         readonly SavedCheckpoint: {
             readonly saved: boolean;
@@ -2827,20 +2827,20 @@ export interface components {
          */
         readonly SentReport: {
             /** @default false */
-            readonly alone: boolean;
+            readonly alone?: boolean;
             /** @default [] */
-            readonly artifacts: readonly components["schemas"]["File"][];
+            readonly artifacts?: readonly components["schemas"]["File"][];
             /** @default {} */
-            readonly calls: {
+            readonly calls?: {
                 readonly [key: string]: readonly boolean[];
             };
             readonly extra?: components["schemas"]["Extra"] | null;
             readonly failure?: components["schemas"]["Failure"] | null;
             readonly lease: string;
             /** @default  */
-            readonly log: string;
+            readonly log?: string;
             /** @default [] */
-            readonly log_times: readonly (readonly number[])[];
+            readonly log_times?: readonly (readonly number[])[];
             /** @enum {string} */
             readonly outcome: "done" | "failed" | "given_back" | "lost";
             readonly output?: unknown;
@@ -2860,16 +2860,16 @@ export interface components {
         };
         readonly Set: {
             /** @default false */
-            readonly confirm: boolean;
+            readonly confirm?: boolean;
             readonly node: string;
             readonly output: unknown;
             readonly plan_id?: string | null;
             /** @default  */
-            readonly reason: string;
+            readonly reason?: string;
         };
         readonly SetDefaults: {
             /** @default  */
-            readonly reason: string;
+            readonly reason?: string;
             readonly values: {
                 readonly [key: string]: unknown;
             };
@@ -2894,7 +2894,7 @@ export interface components {
              * @default last
              * @enum {string}
              */
-            readonly catch_up: "none" | "last" | "all";
+            readonly catch_up?: "none" | "last" | "all";
             readonly cron?: string | null;
             readonly every_seconds?: number | null;
             readonly inputs?: {
@@ -2904,11 +2904,11 @@ export interface components {
              * @default skip
              * @enum {string}
              */
-            readonly overlap: "skip" | "queue" | "replace";
+            readonly overlap?: "skip" | "queue" | "replace";
             /** @default  */
-            readonly reason: string;
+            readonly reason?: string;
             /** @default UTC */
-            readonly time_zone: string;
+            readonly time_zone?: string;
             readonly workflow: string;
         };
         readonly SignalState: {
@@ -2922,11 +2922,11 @@ export interface components {
         };
         readonly Skip: {
             /** @default false */
-            readonly confirm: boolean;
+            readonly confirm?: boolean;
             readonly node: string;
             readonly plan_id?: string | null;
             /** @default  */
-            readonly reason: string;
+            readonly reason?: string;
         };
         readonly Source: {
             readonly content: string;
@@ -3003,29 +3003,29 @@ export interface components {
             } | null;
             readonly definition_hash?: string | null;
             /** @default {} */
-            readonly external_ids: {
+            readonly external_ids?: {
                 readonly [key: string]: string;
             };
             /** @default false */
-            readonly force: boolean;
+            readonly force?: boolean;
             /** @default {} */
-            readonly inputs: {
+            readonly inputs?: {
                 readonly [key: string]: unknown;
             };
             readonly key?: string | null;
             /** @default {} */
-            readonly labels: {
+            readonly labels?: {
                 readonly [key: string]: string;
             };
             readonly like?: string | null;
             /** @default [] */
-            readonly notify: readonly components["schemas"]["Receiver"][];
+            readonly notify?: readonly components["schemas"]["Receiver"][];
             /** @default 0 */
-            readonly priority: number;
+            readonly priority?: number;
             /** @default false */
-            readonly refuse_changed: boolean;
+            readonly refuse_changed?: boolean;
             /** @default false */
-            readonly resume: boolean;
+            readonly resume?: boolean;
             readonly source?: components["schemas"]["Source"] | null;
             readonly workflow?: string | null;
         };
@@ -3131,11 +3131,11 @@ export interface components {
         };
         readonly Undo: {
             /** @default false */
-            readonly confirm: boolean;
+            readonly confirm?: boolean;
             readonly node?: string | null;
             readonly plan_id?: string | null;
             /** @default  */
-            readonly reason: string;
+            readonly reason?: string;
         };
         readonly UnservedTasks: {
             readonly cause: string;

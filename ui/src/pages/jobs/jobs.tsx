@@ -11,6 +11,8 @@ import { Empty, Failed, Loading } from "../../components/states";
 import { HeldMark, StateBar, StatusBadge } from "../../components/status";
 import { Lasting, When } from "../../components/time";
 import { JOB_STATUSES } from "../../words/status";
+import { BulkDialog, type BulkVerb } from "../../verbs/bulk_dialog";
+import { counted } from "../../words/numbers";
 import { missingWords } from "../../words/missing";
 
 type Summary = Schemas["JobSummary"];
@@ -79,6 +81,7 @@ export function Jobs() {
         <h1>Jobs</h1>
       </div>
       <Filters query={query} />
+      {chosen.size > 0 ? <Chosen ids={[...chosen]} onClear={() => setChosen(new Set())} /> : null}
       {jobs.error && jobs.items.length === 0 ? (
         <Failed error={jobs.error} />
       ) : jobs.isLoading ? (
@@ -102,6 +105,33 @@ export function Jobs() {
         />
       )}
     </>
+  );
+}
+
+const BULK: readonly (readonly [BulkVerb, string])[] = [
+  ["resume", "Resume"],
+  ["acknowledge", "Acknowledge"],
+  ["pause", "Pause"],
+  ["unpause", "Let go on"],
+  ["cancel", "Cancel"],
+];
+
+function Chosen({ ids, onClear }: { readonly ids: readonly string[]; readonly onClear: () => void }) {
+  const [verb, setVerb] = useState<BulkVerb | null>(null);
+  return (
+    <div className="row chosen" role="region" aria-label="Chosen jobs">
+      <strong>{counted(ids.length, "job")} chosen</strong>
+      {ids.length >= MOST_CHOSEN ? <span className="quiet">(at most {MOST_CHOSEN})</span> : null}
+      {BULK.map(([name, label]) => (
+        <button key={name} type="button" className={name === "cancel" ? "button danger" : "button"} onClick={() => setVerb(name)}>
+          {label} …
+        </button>
+      ))}
+      <button type="button" className="plain" onClick={onClear}>
+        Choose none
+      </button>
+      {verb === null ? null : <BulkDialog verb={verb} jobIds={ids} onClose={() => setVerb(null)} />}
+    </div>
   );
 }
 
