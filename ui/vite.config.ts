@@ -10,15 +10,19 @@ function compressed(): Plugin {
     name: "compressed",
     apply: "build",
     enforce: "post",
-    generateBundle(_options, bundle) {
-      for (const [name, file] of Object.entries(bundle)) {
-        if (!/\.(js|css|svg)$/.test(name)) continue;
-        const content = Buffer.from(file.type === "chunk" ? file.code : file.source);
-        if (content.length < 1024) continue;
-        const quality = { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } };
-        this.emitFile({ type: "asset", fileName: `${name}.br`, source: brotliCompressSync(content, quality) });
-        this.emitFile({ type: "asset", fileName: `${name}.gz`, source: gzipSync(content, { level: 9 }) });
-      }
+    generateBundle: {
+      // After Vite's own step, which still changes the code of chunks that load others.
+      order: "post",
+      handler(_options, bundle) {
+        for (const [name, file] of Object.entries(bundle)) {
+          if (!/\.(js|css|svg)$/.test(name)) continue;
+          const content = Buffer.from(file.type === "chunk" ? file.code : file.source);
+          if (content.length < 1024) continue;
+          const quality = { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } };
+          this.emitFile({ type: "asset", fileName: `${name}.br`, source: brotliCompressSync(content, quality) });
+          this.emitFile({ type: "asset", fileName: `${name}.gz`, source: gzipSync(content, { level: 9 }) });
+        }
+      },
     },
   };
 }
