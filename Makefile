@@ -4,6 +4,7 @@ PYTHON ?= python3
 SEEDS ?= 2000
 RUNS ?= 1
 ONLY ?=
+SHOTS ?=
 MINUTES ?= 30
 JOBS ?= 20000
 VENV := .venv
@@ -74,6 +75,9 @@ chaos: $(READY) ## Inject every fault into real processes, RUNS times each (ONLY
 api: $(READY) ## Flood the HTTP service, and send generated requests to each of its operations
 	@$(BIN)/pytest -q -s -p no:randomly tests/service/floods.py
 	@$(BIN)/python -m tests.service.every_operation
+
+browser: $(READY) ui ## Test the web UI in a real browser (ONLY=PATH; SHOTS=FOLDER for screenshots)
+	@SHOTS="$(if $(SHOTS),$(abspath $(SHOTS)))" $(BIN)/pytest -q -n $(AT_ONCE) --dist worksteal -m "" $(or $(ONLY),tests/browser)
 
 soak: $(READY) ## Inject faults for MINUTES (default 30) while JOBS jobs run
 	@$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --jobs $(JOBS)
