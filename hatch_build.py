@@ -1,4 +1,4 @@
-"""Builds the web UI into the package before it is packed, if npm is there. An editable install skips this: `make` builds."""
+"""Builds the web UI into the package before it is packed, if npm is there. An editable install skips it."""
 
 from __future__ import annotations
 
