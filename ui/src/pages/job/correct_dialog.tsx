@@ -4,6 +4,7 @@ import { useState } from "react";
 
 import { Dialog } from "../../components/dialog";
 import { PlanDialog } from "../../verbs/plan_dialog";
+import { parsedJson } from "../../words/json";
 import type { Job } from "./job";
 
 export function CorrectDialog({ job, onClose }: { readonly job: Job; readonly onClose: () => void }) {
@@ -38,12 +39,9 @@ export function CorrectDialog({ job, onClose }: { readonly job: Job; readonly on
 
 /** The inputs that differ; or why there is nothing to plan. */
 export function changedInputs(text: string, before: unknown): Readonly<Record<string, unknown>> | string {
-  let wanted: unknown;
-  try {
-    wanted = JSON.parse(text);
-  } catch (error) {
-    return `This is not JSON yet: ${error instanceof Error ? error.message : String(error)}`;
-  }
+  const parsed = parsedJson(text);
+  if (!parsed.isValid) return parsed.problem;
+  const wanted = parsed.value;
   if (typeof wanted !== "object" || wanted === null || Array.isArray(wanted)) return "Inputs are an object: names and values.";
   const known = (before ?? {}) as Readonly<Record<string, unknown>>;
   const changed = Object.entries(wanted).filter(([name, value]) => JSON.stringify(known[name]) !== JSON.stringify(value));
