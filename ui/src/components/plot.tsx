@@ -37,10 +37,10 @@ export function Plot({ label, times, series, height = 160 }: Props) {
           height,
           cursor: { y: false },
           legend: { live: true },
-          axes: [{ ...axis, font: `11px ${style.fontFamily}` }, { ...axis, font: `11px ${style.fontFamily}`, size: 44 }],
+          axes: [{ ...axis, font: `11px ${style.fontFamily}`, values: clocks }, { ...axis, font: `11px ${style.fontFamily}`, size: 44 }],
           scales: { y: { range: (_plot, _low, high) => [0, Math.max(1, high)] } },
           series: [
-            {},
+            { label: "at", value: (_plot, time: number | null) => (time === null ? "–" : clockOf(time)) },
             ...series.map((one) => ({
               label: one.name,
               stroke: resolved(box, `--${one.colour}`),
@@ -65,6 +65,16 @@ export function Plot({ label, times, series, height = 160 }: Props) {
     };
   }, [times, series, height]);
   return <div ref={place} className="plot" role="img" aria-label={label} style={{ minHeight: height }} />;
+}
+
+const hoursAndMinutes = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+
+function clockOf(seconds: number): string {
+  return hoursAndMinutes.format(new Date(1000 * seconds));
+}
+
+function clocks(_plot: unknown, times: readonly number[]): string[] {
+  return times.map(clockOf);
 }
 
 /** The colour that a token stands for now: canvases know no variables. */

@@ -22,7 +22,7 @@ const COLUMNS: readonly Column<Summary>[] = [
   {
     name: "status",
     title: "Status",
-    width: "minmax(7.5rem, 13rem)",
+    width: "minmax(6.25rem, 13rem)",
     cell: (job) => (
       <>
         <StatusBadge status={job.status} note={missingWords(job)} /> <HeldMark held={job.held} />
@@ -34,7 +34,7 @@ const COLUMNS: readonly Column<Summary>[] = [
   {
     name: "progress",
     title: "Progress",
-    width: "minmax(4rem, 1fr)",
+    width: "minmax(3rem, 1fr)",
     cell: (job) => <StateBar counts={job.counts} />,
   },
   {
@@ -58,7 +58,7 @@ const COLUMNS: readonly Column<Summary>[] = [
     ),
   },
   { name: "duration", title: "Took", width: "6rem", isNumber: true, isExtra: true, cell: (job) => <Lasting from={job.started_at} to={job.finished_at} /> },
-  { name: "created", title: "Submitted", width: "6rem", isNumber: true, cell: (job) => <When at={job.created_at} /> },
+  { name: "created", title: "Submitted", width: "minmax(5.75rem, 6rem)", isNumber: true, cell: (job) => <When at={job.created_at} /> },
 ];
 
 export function Jobs() {
@@ -137,7 +137,10 @@ function Chosen({ ids, onClear }: { readonly ids: readonly string[]; readonly on
 
 function filtersOf(query: AddressQuery) {
   const text = (name: string) => query.get(name) || undefined;
-  const moment = (name: string) => (query.get(name) === "" ? undefined : new Date(query.get(name)).toISOString());
+  const moment = (name: string) => {
+    const at = new Date(query.get(name));
+    return Number.isNaN(at.getTime()) ? undefined : at.toISOString();
+  };
   return {
     status: query.all("status").length > 0 ? [...query.all("status")] : undefined,
     workflow: text("workflow"),
@@ -153,15 +156,23 @@ function filtersOf(query: AddressQuery) {
   };
 }
 
-const TEXT_FILTERS: readonly (readonly [string, string, string])[] = [
+type TextFilter = readonly [name: string, label: string, example: string];
+
+const OFTEN: readonly TextFilter[] = [
   ["text", "Text", "id, key, workflow …"],
   ["workflow", "Workflow", "its id"],
-  ["code", "Code", "TIMEOUT"],
   ["label", "Label", "name=value"],
+];
+const SELDOM: readonly TextFilter[] = [
+  ["code", "Code", "TIMEOUT"],
   ["correlation", "Correlation id", ""],
   ["key", "Key", ""],
   ["fingerprint", "Fingerprint", ""],
 ];
+const MOMENTS = [
+  ["since", "Submitted since"],
+  ["until", "Submitted before"],
+] as const;
 
 function Filters({ query }: { readonly query: AddressQuery }) {
   return (
@@ -193,34 +204,25 @@ function Filters({ query }: { readonly query: AddressQuery }) {
           not acknowledged
         </button>
       </fieldset>
-      {TEXT_FILTERS.map(([name, label, example]) => (
-        <label key={name}>
-          {label}
-          <input
-            defaultValue={query.get(name)}
-            placeholder={example}
-            size={12}
-            onBlur={(event) => {
-              if (event.target.value !== query.get(name)) query.set({ [name]: event.target.value.trim() }, true);
-            }}
-            onKeyDown={(event) => {
-              if (event.key === "Enter") query.set({ [name]: event.currentTarget.value.trim() }, true);
-            }}
-          />
-        </label>
-      ))}
-      {(["since", "until"] as const).map((name) => (
-        <label key={name}>
-          {name === "since" ? "Submitted since" : "Submitted before"}
-          <input
-            type="datetime-local"
-            defaultValue={query.get(name)}
-            onBlur={(event) => {
-              if (event.target.value !== query.get(name)) query.set({ [name]: event.target.value }, true);
-            }}
-          />
-        </label>
-      ))}
+      <TextFields fields={OFTEN} query={query} />
+      <details className="more-filters" open={[...SELDOM, ...MOMENTS].some(([name]) => query.get(name) !== "")}>
+        <summary>More filters</summary>
+        <div className="filters">
+          <TextFields fields={SELDOM} query={query} />
+          {MOMENTS.map(([name, label]) => (
+            <label key={name}>
+              {label}
+              <input
+                type="datetime-local"
+                defaultValue={query.get(name)}
+                onBlur={(event) => {
+                  if (event.target.value !== query.get(name)) query.set({ [name]: event.target.value }, true);
+                }}
+              />
+            </label>
+          ))}
+        </div>
+      </details>
       {query.text === "" ? null : (
         <button
           type="button"
@@ -234,4 +236,23 @@ function Filters({ query }: { readonly query: AddressQuery }) {
       )}
     </form>
   );
+}
+
+function TextFields({ fields, query }: { readonly fields: readonly TextFilter[]; readonly query: AddressQuery }) {
+  return fields.map(([name, label, example]) => (
+    <label key={name}>
+      {label}
+      <input
+        defaultValue={query.get(name)}
+        placeholder={example}
+        size={14}
+        onBlur={(event) => {
+          if (event.target.value !== query.get(name)) query.set({ [name]: event.target.value.trim() }, true);
+        }}
+        onKeyDown={(event) => {
+          if (event.key === "Enter") query.set({ [name]: event.currentTarget.value.trim() }, true);
+        }}
+      />
+    </label>
+  ));
 }

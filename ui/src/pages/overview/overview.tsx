@@ -25,8 +25,8 @@ export function Overview() {
       <OpenBreakers />
       <JobsNow />
       <Attention />
+      <Throughput />
       <div className="grid">
-        <Throughput />
         <Queues />
         <Machinery />
         <JanitorNow />
@@ -134,7 +134,8 @@ function ConcernRow({ concern }: { readonly concern: Schemas["Concern"] }) {
       </span>
       <span className="wrap">
         {target === null ? <strong>{title}</strong> : <Link href={target}>{title}</Link>}
-        {concern.workflow_id === null ? null : <span> · {concern.workflow_id}</span>} · {concern.details}{" "}
+        {concern.workflow_id === null ? null : <span> · {concern.workflow_id}</span>}
+        {concern.instance === null || IS_JOB.test(concern.instance) ? null : <span> · {concern.instance}</span>} · {concern.details}{" "}
         <span className="quiet">
           <When at={concern.since} />
         </span>
@@ -166,13 +167,14 @@ function Throughput() {
     return {
       times: found.map((step) => Date.parse(step.start) / 1000),
       jobs: [
-        { name: "completed", colour: "completed", values: found.map((step) => step.jobs_completed) },
-        { name: "partial", colour: "partial", values: found.map((step) => step.jobs_partial) },
+        // Where lines meet, the last one covers the others: no line of failures where nothing fails.
         { name: "failed", colour: "failed", values: found.map((step) => step.jobs_failed) },
+        { name: "partial", colour: "partial", values: found.map((step) => step.jobs_partial) },
+        { name: "completed", colour: "completed", values: found.map((step) => step.jobs_completed) },
       ],
       tasks: [
-        { name: "tasks completed", colour: "completed", values: found.map((step) => step.tasks_completed) },
         { name: "attempts failed", colour: "failed", values: found.map((step) => step.attempts_failed) },
+        { name: "tasks completed", colour: "completed", values: found.map((step) => step.tasks_completed) },
       ],
     };
   }, [steps]);
@@ -181,12 +183,16 @@ function Throughput() {
       <h2 id="throughput">The last hours</h2>
       <Shown of={stats} rows={8}>
         {() => (
-          <>
-            <h3>Jobs that ended, in {STEP_SECONDS / 60} minutes</h3>
-            <Plot label="Jobs that ended, over the last four hours" times={shown.times} series={shown.jobs} />
-            <h3>Tasks</h3>
-            <Plot label="Tasks that ended, over the last four hours" times={shown.times} series={shown.tasks} />
-          </>
+          <div className="grid">
+            <div>
+              <h3>Jobs that ended, in steps of {STEP_SECONDS / 60} minutes</h3>
+              <Plot label="Jobs that ended, over the last four hours" times={shown.times} series={shown.jobs} />
+            </div>
+            <div>
+              <h3>Tasks that ended</h3>
+              <Plot label="Tasks that ended, over the last four hours" times={shown.times} series={shown.tasks} />
+            </div>
+          </div>
         )}
       </Shown>
     </section>
@@ -262,14 +268,14 @@ function Machinery() {
             <ul className="plain-list">
               {found.orchestrators.map((one) => (
                 <li key={`o${one.id}`}>
-                  <strong>{one.name}</strong> <span className="quiet">orchestrator {one.version}</span> · {counted(one.jobs, "job")} · up
-                  since <When at={one.started_at} />
+                  <strong>{one.name}</strong> <span className="quiet">orchestrator {one.version}</span> · {counted(one.jobs, "job")} · started{" "}
+                  <When at={one.started_at} />
                 </li>
               ))}
               {found.workers.map((one) => (
                 <li key={`w${one.id}`}>
                   <strong>{one.name}</strong> <span className="quiet">worker {one.version}</span> · {count(one.tasks)} of{" "}
-                  {counted(one.concurrency, "slot")} · up since <When at={one.started_at} />
+                  {counted(one.concurrency, "slot")} · started <When at={one.started_at} />
                   {one.changed_files.length > 0 ? <span className="held"> runs older code</span> : null}
                 </li>
               ))}
