@@ -52,6 +52,30 @@ async def test_jobs_that_begin_and_end_appear_by_themselves(site: Site) -> None:
 
 
 @pytest.mark.browser
+async def test_jobs_that_come_above_move_neither_the_chosen_row_nor_what_is_in_view(site: Site) -> None:
+    jobs = [await site.engine.submit(DONE, key=f"{number}") for number in range(60)]
+    page = await site.visit("/jobs")
+    await expect(job_row(page, jobs[-1])).to_be_visible()
+    await is_live(page)
+    await page.keyboard.press("j")
+    await page.keyboard.press("j")
+    chosen = page.locator(".table-row.cursor")
+    await expect(chosen).to_contain_text(jobs[-2][-8:])
+
+    newest = await site.engine.submit(DONE, key="newest")
+    await expect(job_row(page, newest)).to_be_visible()
+    await expect(chosen).to_contain_text(jobs[-2][-8:])
+
+    await page.locator(".table-body").evaluate("body => { body.scrollTop = 34 * 20; }")
+    in_view = job_row(page, jobs[-25])
+    await expect(in_view).to_be_in_viewport()
+    place = await in_view.bounding_box()
+    await site.engine.submit(DONE, key="newer than that")
+    await expect(page.get_by_role("table", name="jobs")).to_have_attribute("aria-rowcount", "63")
+    assert await in_view.bounding_box() == place
+
+
+@pytest.mark.browser
 async def test_a_stream_that_was_cut_says_so_and_comes_back_without_a_gap(
     database_url: str, windows: Windows, tmp_path: Path
 ) -> None:

@@ -1,7 +1,7 @@
 /** A table with as many rows as there are: only those in view are in the page. `j` and `k` move, Enter opens. */
 
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useRef, useState, type ReactNode } from "react";
+import { useEffect, useLayoutEffect, useRef, useState, type ReactNode } from "react";
 import { useLocation } from "wouter";
 
 import { useKeys } from "../keys";
@@ -35,8 +35,10 @@ const NEAR_END = 10;
 export function DataTable<Row>({ label, rows, columns, idOf, linkOf, chosen, onChoose, onEnd, rowHeight = ROW_HEIGHT }: Props<Row>) {
   const box = useRef<HTMLDivElement>(null);
   const [, navigate] = useLocation();
-  const [cursor, setCursor] = useState(-1);
-  // eslint-disable-next-line react-hooks/incompatible-library -- the list is measured anew at each scroll, on purpose
+  // The row, not its place: rows may come above it while somebody looks.
+  const [current, setCurrent] = useState<string | null>(null);
+  const cursor = current === null ? -1 : rows.findIndex((row) => idOf(row) === current);
+  // eslint-disable-next-line react-hooks/incompatible-library -- the list is measured again at each scroll, on purpose
   const virtual = useVirtualizer({
     count: rows.length,
     getScrollElement: () => box.current,
@@ -53,10 +55,23 @@ export function DataTable<Row>({ label, rows, columns, idOf, linkOf, chosen, onC
     if (onEnd !== undefined && rows.length > 0 && last >= rows.length - NEAR_END) onEnd();
   }, [last, rows.length, onEnd]);
 
+  // Rows that come above what is in view must not move it.
+  const seen = useRef(rows);
+  useLayoutEffect(() => {
+    const [view, before] = [box.current, seen.current];
+    seen.current = rows;
+    if (view === null || view.scrollTop === 0) return;
+    const first = Math.floor(view.scrollTop / rowHeight);
+    const row = before[first];
+    const now = row === undefined ? -1 : rows.findIndex((one) => idOf(one) === idOf(row));
+    if (now >= 0 && now !== first) view.scrollTop += (now - first) * rowHeight;
+  }, [rows, rowHeight, idOf]);
+
   function move(step: number): void {
     const next = Math.min(rows.length - 1, Math.max(0, cursor + step));
     if (rows.length === 0) return;
-    setCursor(next);
+    const row = rows[next];
+    setCurrent(row === undefined ? null : idOf(row));
     virtual.scrollToIndex(next);
   }
   function open(): void {
