@@ -13,6 +13,17 @@ import { SignedOut } from "./pages/signed_out";
 import { Shell } from "./shell";
 
 const Job = lazy(() => import("./pages/job/job").then((page) => ({ default: page.JobPage })));
+const Workflows = lazy(() => import("./pages/workflows/workflows").then((page) => ({ default: page.Workflows })));
+const Workflow = lazy(() => import("./pages/workflows/workflow").then((page) => ({ default: page.WorkflowPage })));
+const Schedules = lazy(() => import("./pages/schedules/schedules").then((page) => ({ default: page.Schedules })));
+const Queues = lazy(() => import("./pages/queues/queues").then((page) => ({ default: page.Queues })));
+const Gates = lazy(() => import("./pages/gates/gates").then((page) => ({ default: page.Gates })));
+const Janitor = lazy(() => import("./pages/janitor/janitor").then((page) => ({ default: page.Janitor })));
+const Deliveries = lazy(() => import("./pages/deliveries/deliveries").then((page) => ({ default: page.Deliveries })));
+const Webhooks = lazy(() => import("./pages/webhooks/webhooks").then((page) => ({ default: page.Webhooks })));
+const Audit = lazy(() => import("./pages/audit/audit").then((page) => ({ default: page.Audit })));
+const Keys = lazy(() => import("./pages/keys/keys").then((page) => ({ default: page.Keys })));
+const Installation = lazy(() => import("./pages/installation/installation").then((page) => ({ default: page.Installation })));
 
 export function App() {
   const session = useRead("/api/v1/session", {});
@@ -30,6 +41,17 @@ export function App() {
             <Route path="/" component={Overview} />
             <Route path="/jobs" component={Jobs} />
             <Route path="/jobs/:job/*?" component={Job} />
+            <Route path="/workflows" component={Workflows} />
+            <Route path="/workflows/:workflow/*?" component={Workflow} />
+            <Route path="/schedules" component={Schedules} />
+            <Route path="/queues" component={Queues} />
+            <Route path="/gates" component={Gates} />
+            <Route path="/janitor" component={Janitor} />
+            <Route path="/deliveries" component={Deliveries} />
+            <Route path="/webhooks" component={Webhooks} />
+            <Route path="/audit" component={Audit} />
+            <Route path="/keys" component={Keys} />
+            <Route path="/installation" component={Installation} />
             <Route>
               <Empty title="There is no such page.">
                 The address is wrong, or what it showed is gone. The list of pages is on the left.
