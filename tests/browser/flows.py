@@ -26,6 +26,17 @@ nodes:
   main: {handler: echo}
   extra: {handler: fail, importance: important, params: {error_message: no luck, permanent: true}}
 """
+ITEMS = """
+workflow_id: items
+inputs: {numbers: {type: array, default: [1, 2, 3, 4, 5, 6]}}
+nodes:
+  each:
+    type: fan_out
+    source: "{{ inputs.numbers }}"
+    task: {handler: fragile, params: {number: "{{ item }}"}, retry: {max_retries: 0}}
+    next: all
+  all: {type: fan_in}
+"""
 WAITING = """
 workflow_id: waiting
 nodes: {a: {handler: wait_for_test}}
@@ -63,6 +74,24 @@ class Gate:
             return "the gate is open"
 
         return registry(wait_for_test=wait_for_test)
+
+
+class Fragile:
+    """A handler that fails in two ways, until the test mends it."""
+
+    def __init__(self) -> None:
+        self.is_mended = False
+
+    @property
+    def handlers(self) -> Registry:
+        def fragile(number: int) -> int:
+            if self.is_mended or number % 3 == 0:
+                return number
+            if number % 3 == 1:
+                raise Permanent(f"number {number} is odd", "ODD_NUMBER")
+            raise Permanent("the file is missing", "FILE_MISSING")
+
+        return registry(fragile=fragile)
 
 
 def talking() -> Registry:

@@ -1,13 +1,15 @@
-"""How tests read a page: rows of tables, places in the navigation, and whether it was loaded again."""
+"""How tests read pages: rows of tables, the links from one page to the next, and whether a page was loaded again."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from playwright.async_api import Locator, Page, expect
 
 MARK = "isTheSamePage"
+NO_PAGES = ("/api/", "/sign-in", "/openapi.json", "/metrics", "/stac")
 
 
 @asynccontextmanager
@@ -32,11 +34,32 @@ async def is_live(page: Page) -> None:
     await expect(page.locator(".live")).to_contain_text("live")
 
 
-async def places(page: Page) -> list[str]:
-    """The addresses of all pages that the navigation offers."""
-    links = page.get_by_role("navigation", name="Pages").get_by_role("link")
-    await expect(links.first).to_be_attached()
-    return [str(await link.get_attribute("href")) for link in await links.all()]
+async def every_page(page: Page) -> AsyncIterator[str]:
+    """Opens one page of each kind, as far as links lead from the navigation, and yields its address."""
+    waiting = await _links(page, "nav")
+    seen: set[str] = set()
+    while waiting:
+        address = waiting.pop(0)
+        if (kind := _kind(address)) in seen:
+            continue
+        seen.add(kind)
+        await page.goto(address)
+        await settled(page)
+        yield address
+        waiting += await _links(page, "#main")
+
+
+async def _links(page: Page, within: str) -> list[str]:
+    """The pages of ours that the links in a part of a page lead to."""
+    found = await page.locator(f"{within} a[href^='/']").evaluate_all("all => all.map(one => one.getAttribute('href'))")
+    return [address for address in found if not address.startswith(NO_PAGES)]
+
+
+def _kind(address: str) -> str:
+    """What pages have in common whose addresses differ in ids, numbers and filters alone."""
+    path = address.partition("?")[0]
+    path = re.sub(r"^/(jobs|workflows)/[^/]+", r"/\1/ID", path)
+    return re.sub(r"/nodes/[^/]+", "/nodes/NODE", re.sub(r"/-?\d+(?=/|$)", "/NUMBER", path))
 
 
 async def settled(page: Page) -> None:

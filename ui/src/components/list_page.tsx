@@ -50,7 +50,7 @@ export function ListPage<Row>({ title, level = 1, actions, filters, found, colum
           </Empty>
         </div>
       ) : (
-        <div className="panel scroll-x">
+        <div tabIndex={0} className="panel scroll-x">
           <table className="plain-table">
             <thead>
               <tr>

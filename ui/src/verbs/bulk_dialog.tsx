@@ -86,7 +86,7 @@ export function BulkDialog({ verb, jobIds, onClose }: Props) {
           : `${counted(possible.length, "job")} can be changed${verb === "acknowledge" ? "" : `: ${counted(tasks, "task")} in all`}.`}
         {!isPlanning && possible.length < jobIds.length ? ` ${counted(jobIds.length - possible.length, "job")} cannot; the list says why.` : ""}
       </p>
-      <div className="bulk-list scroll-x">
+      <div tabIndex={0} className="bulk-list scroll-x">
         <table className="plain-table">
           <tbody>
             {judged.map(({ jobId, plan, error }) => (

@@ -23,7 +23,7 @@ export function PlanView({ plan }: { readonly plan: Plan }) {
     <div>
       <p className="plan-summary">{summaryOf(plan)}</p>
       {plan.corrected?.length ? <p>Corrected: {plan.corrected.join(", ")}.</p> : null}
-      <div className="scroll-x">
+      <div tabIndex={0} className="scroll-x">
         <table className="plain-table plan-steps">
           <thead>
             <tr>

@@ -143,7 +143,7 @@ export function laidOut(graph: Pick<WorkflowGraph, "nodes" | "edges">): Readonly
 function NodeList({ job, note }: { readonly job: Job; readonly note?: string }) {
   const [, navigate] = useLocation();
   return (
-    <section className="panel scroll-x" aria-label="Nodes">
+    <section tabIndex={0} className="panel scroll-x" aria-label="Nodes">
       {note ? <p className="quiet">{note}</p> : null}
       <table className="plain-table nodes">
         <thead>

@@ -21,7 +21,7 @@ export function OutcomePart({ job }: { readonly job: Job }) {
       <Objectives title="Secondary: without these the job is partial" objectives={outcome.secondary} job={job} />
       <Objectives title="Optional" objectives={outcome.optional} job={job} />
       {deliverables.length === 0 ? null : (
-        <section className="panel scroll-x" aria-labelledby="deliverables">
+        <section tabIndex={0} className="panel scroll-x" aria-labelledby="deliverables">
           <h2 id="deliverables">Deliverables</h2>
           <table className="plain-table">
             <tbody>
@@ -39,7 +39,7 @@ export function OutcomePart({ job }: { readonly job: Job }) {
       )}
       <Artifacts job={job} />
       {stages.length === 0 ? null : (
-        <section className="panel scroll-x" aria-labelledby="stages">
+        <section tabIndex={0} className="panel scroll-x" aria-labelledby="stages">
           <h2 id="stages">Stages that have completed</h2>
           <table className="plain-table">
             <thead>
@@ -86,7 +86,7 @@ interface ObjectivesProps {
 function Objectives({ title, objectives, job }: ObjectivesProps) {
   if (objectives.length === 0) return null;
   return (
-    <section className="panel scroll-x">
+    <section tabIndex={0} className="panel scroll-x">
       <h2>{title}</h2>
       <table className="plain-table">
         <tbody>
@@ -113,7 +113,7 @@ function Artifacts({ job }: { readonly job: Job }) {
   const artifacts = usePages("/api/v1/jobs/{job_id}/artifacts", { path: { job_id: job.job_id } });
   if (artifacts.items.length === 0) return null;
   return (
-    <section className="panel scroll-x" aria-labelledby="artifacts">
+    <section tabIndex={0} className="panel scroll-x" aria-labelledby="artifacts">
       <h2 id="artifacts">Files</h2>
       <table className="plain-table">
         <tbody>

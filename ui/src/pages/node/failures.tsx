@@ -14,7 +14,7 @@ const EXAMPLES = 3;
 export function Failures({ job, node }: { readonly job: Job; readonly node: string }) {
   const groups = useRead("/api/v1/jobs/{job_id}/nodes/{node}/failures", { path: { job_id: job.job_id, node } });
   return (
-    <section className="panel scroll-x" aria-labelledby="failures">
+    <section tabIndex={0} className="panel scroll-x" aria-labelledby="failures">
       <h2 id="failures">What failed, by what it has in common</h2>
       <Shown of={groups}>
         {(found) => (

@@ -215,7 +215,7 @@ function Queues() {
           found.items.length === 0 ? (
             <p className="quiet">No task waits or runs.</p>
           ) : (
-            <div className="scroll-x">
+            <div tabIndex={0} className="scroll-x">
               <table className="plain-table">
                 <thead>
                   <tr>

@@ -71,13 +71,13 @@ function Overview({ workflowId }: { readonly workflowId: string }) {
   const own = schedules.data?.items.filter((one) => one.workflow_id === workflowId) ?? [];
   return (
     <div className="stack">
-      <section className="panel scroll-x" aria-labelledby="drawing">
+      <section tabIndex={0} className="panel scroll-x" aria-labelledby="drawing">
         <h2 id="drawing">Nodes</h2>
         <img className="drawing" src={drawingAddress(workflowId)} alt={`The nodes of ${workflowId} and what waits for what`} />
       </section>
       <Shown of={statistics} rows={4}>
         {(found) => (
-          <section className="panel scroll-x" aria-labelledby="went">
+          <section tabIndex={0} className="panel scroll-x" aria-labelledby="went">
             <h2 id="went">How its last {counted(found.jobs, "job")} went</h2>
             <p className="row">
               {Object.entries(found.statuses)
