@@ -34,8 +34,9 @@ export function chooseTenant(name: string | null): void {
 const ask: Middleware = {
   onRequest({ request }) {
     const tenant = chosenTenant();
-    if (tenant === null || new URL(request.url).searchParams.has("tenant")) return undefined;
     const url = new URL(request.url);
+    // Who is signed in belongs to no tenant.
+    if (tenant === null || url.searchParams.has("tenant") || url.pathname === `${ROOT}/api/v1/session`) return undefined;
     url.searchParams.set("tenant", tenant);
     return new Request(url, request);
   },
