@@ -11,6 +11,7 @@ import { Jobs } from "./pages/jobs/jobs";
 import { Overview } from "./pages/overview/overview";
 import { SignedOut } from "./pages/signed_out";
 import { Shell } from "./shell";
+import { Plans } from "./verbs/verb_button";
 
 const Job = lazy(() => import("./pages/job/job").then((page) => ({ default: page.JobPage })));
 const Workflows = lazy(() => import("./pages/workflows/workflows").then((page) => ({ default: page.Workflows })));
@@ -35,31 +36,33 @@ export function App() {
   if (session.data.credential === "none") return <SignedOut />;
   return (
     <SessionContext value={session.data}>
-      <Shell>
-        <Suspense fallback={<Loading rows={6} />}>
-          <Switch>
-            <Route path="/" component={Overview} />
-            <Route path="/jobs" component={Jobs} />
-            <Route path="/jobs/:job/*?" component={Job} />
-            <Route path="/workflows" component={Workflows} />
-            <Route path="/workflows/:workflow/*?" component={Workflow} />
-            <Route path="/schedules" component={Schedules} />
-            <Route path="/queues" component={Queues} />
-            <Route path="/gates" component={Gates} />
-            <Route path="/janitor" component={Janitor} />
-            <Route path="/deliveries" component={Deliveries} />
-            <Route path="/webhooks" component={Webhooks} />
-            <Route path="/audit" component={Audit} />
-            <Route path="/keys" component={Keys} />
-            <Route path="/installation" component={Installation} />
-            <Route>
-              <Empty title="There is no such page.">
-                The address is wrong, or what it showed is gone. The list of pages is on the left.
-              </Empty>
-            </Route>
-          </Switch>
-        </Suspense>
-      </Shell>
+      <Plans>
+        <Shell>
+          <Suspense fallback={<Loading rows={6} />}>
+            <Switch>
+              <Route path="/" component={Overview} />
+              <Route path="/jobs" component={Jobs} />
+              <Route path="/jobs/:job/*?" component={Job} />
+              <Route path="/workflows" component={Workflows} />
+              <Route path="/workflows/:workflow/*?" component={Workflow} />
+              <Route path="/schedules" component={Schedules} />
+              <Route path="/queues" component={Queues} />
+              <Route path="/gates" component={Gates} />
+              <Route path="/janitor" component={Janitor} />
+              <Route path="/deliveries" component={Deliveries} />
+              <Route path="/webhooks" component={Webhooks} />
+              <Route path="/audit" component={Audit} />
+              <Route path="/keys" component={Keys} />
+              <Route path="/installation" component={Installation} />
+              <Route>
+                <Empty title="There is no such page.">
+                  The address is wrong, or what it showed is gone. The list of pages is on the left.
+                </Empty>
+              </Route>
+            </Switch>
+          </Suspense>
+        </Shell>
+      </Plans>
     </SessionContext>
   );
 }

@@ -102,12 +102,20 @@ export function usePages<P extends ReadPath>(path: P, params: Params<P>, options
   };
 }
 
+/** A plan stays as a person has read it; all other answers are read again when something has changed. */
+export function isShown(query: { readonly queryKey: readonly unknown[] }): boolean {
+  return query.queryKey[0] !== PLAN;
+}
+
+/** What the key of a plan begins with. */
+export const PLAN = "plan";
+
 /** A change. Afterwards everything that is shown is read again. */
 export function useChange<Input, Result>(send: (input: Input) => Promise<Result>): UseMutationResult<Result, Error, Input> {
   const shared = useQueryClient();
   return useMutation({
     mutationFn: send,
-    onSuccess: () => shared.invalidateQueries(),
+    onSuccess: () => shared.invalidateQueries({ predicate: isShown }),
   });
 }
 

@@ -7,7 +7,7 @@ import type { Query, QueryClient } from "@tanstack/react-query";
 import { useEffect, useSyncExternalStore } from "react";
 
 import { chosenTenant, ROOT } from "./client";
-import { queries } from "./hooks";
+import { isShown, queries } from "./hooks";
 
 const READ_AGAIN_MS = 1_000;
 const RECONNECT_MS = 2_000;
@@ -65,7 +65,7 @@ export class Refresher {
     const all = this.isAllDirty;
     this.dirty.clear();
     this.isAllDirty = false;
-    void this.client.invalidateQueries({ predicate: (query) => all || concerns(query, jobs) }, { cancelRefetch: false });
+    void this.client.invalidateQueries({ predicate: (query) => (all && isShown(query)) || concerns(query, jobs) }, { cancelRefetch: false });
   }
 }
 

@@ -5,7 +5,7 @@ import { useState } from "react";
 import { Link } from "wouter";
 
 import { problemFrom } from "../api/client";
-import { queries } from "../api/hooks";
+import { isShown, PLAN, queries } from "../api/hooks";
 import { Dialog } from "../components/dialog";
 import { counted } from "../words/numbers";
 import { hasStale, isBlocked, summaryOf } from "./plan_view";
@@ -35,7 +35,7 @@ export function BulkDialog({ verb, jobIds, onClose }: Props) {
   const [state, setState] = useState<"asks" | "works" | "over">("asks");
   const plans = useQueries({
     queries: jobIds.map((jobId) => ({
-      queryKey: ["plan", { jobId, verb }],
+      queryKey: [PLAN, { jobId, verb }],
       queryFn: () => (verb === "acknowledge" ? Promise.resolve(null) : planOf({ jobId, verb })),
       staleTime: Infinity,
       gcTime: 0,
@@ -63,7 +63,7 @@ export function BulkDialog({ verb, jobIds, onClose }: Props) {
     }
     await Promise.all(Array.from({ length: AT_ONCE }, next));
     setState("over");
-    void queries.invalidateQueries();
+    void queries.invalidateQueries({ predicate: isShown });
   }
   async function send(jobId: string, plan: Plan | null): Promise<Result> {
     if (verb === "acknowledge") {

@@ -4,7 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
 import { problemFrom } from "../api/client";
-import { useChange } from "../api/hooks";
+import { PLAN, useChange } from "../api/hooks";
 import { Command } from "../components/command";
 import { Dialog } from "../components/dialog";
 import { Failed, Loading } from "../components/states";
@@ -19,7 +19,7 @@ export function PlanDialog({ wish, onClose }: { readonly wish: Wish; readonly on
   const [isConfirmed, setConfirmed] = useState(false);
   const chosen: Wish = stale === null ? wish : { ...wish, args: { ...wish.args, stale } };
   const plan = useQuery({
-    queryKey: ["plan", chosen],
+    queryKey: [PLAN, chosen],
     queryFn: () => planOf(chosen),
     staleTime: Infinity,
     gcTime: 0,

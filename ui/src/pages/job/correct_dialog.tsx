@@ -9,10 +9,11 @@ import type { Job } from "./job";
 
 export function CorrectDialog({ job, onClose }: { readonly job: Job; readonly onClose: () => void }) {
   const [text, setText] = useState(() => JSON.stringify(job.inputs ?? {}, null, 2));
-  const [isPlanning, setPlanning] = useState(false);
+  // What was planned, as it was: once it is done, nothing differs any more.
+  const [planned, setPlanned] = useState<Readonly<Record<string, unknown>> | null>(null);
   const parsed = changedInputs(text, job.inputs);
-  if (isPlanning && typeof parsed === "object") {
-    return <PlanDialog wish={{ jobId: job.job_id, verb: "resume", args: { inputs: parsed } }} onClose={onClose} />;
+  if (planned !== null) {
+    return <PlanDialog wish={{ jobId: job.job_id, verb: "resume", args: { inputs: planned } }} onClose={onClose} />;
   }
   return (
     <Dialog title="Correct the inputs, and resume" onClose={onClose} isWide>
@@ -29,7 +30,7 @@ export function CorrectDialog({ job, onClose }: { readonly job: Job; readonly on
         <button type="button" className="button" onClick={onClose}>
           Leave it
         </button>
-        <button type="button" className="button main-action" disabled={typeof parsed === "string"} onClick={() => setPlanning(true)}>
+        <button type="button" className="button main-action" disabled={typeof parsed === "string"} onClick={() => setPlanned(typeof parsed === "string" ? null : parsed)}>
           Show the plan
         </button>
       </div>

@@ -109,13 +109,11 @@ function Actions({ job, node }: { readonly job: Job; readonly node: NodeState })
         </VerbButton>
       ) : null}
       {node.status === "completed" ? null : (
-        <>
-          <VerbButton jobId={job.job_id} verb="skip" args={args} title="Let the job go on without it">
-            Skip …
-          </VerbButton>
-          <SetDialogButton job={job} node={node.node} />
-        </>
+        <VerbButton jobId={job.job_id} verb="skip" args={args} title="Let the job go on without it">
+          Skip …
+        </VerbButton>
       )}
+      <SetDialogButton job={job} node={node.node} isPossible={node.status !== "completed"} />
       {hasEnded(job.status) && node.counts.completed > 0 ? (
         <VerbButton jobId={job.job_id} verb="undo" args={args} kind="danger" title="Take back this node, and what follows">
           Undo from here …

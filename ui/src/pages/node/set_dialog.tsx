@@ -8,7 +8,7 @@ import { PlanDialog } from "../../verbs/plan_dialog";
 import { parsedJson } from "../../words/json";
 import type { Job } from "../job/job";
 
-export function SetDialogButton({ job, node }: { readonly job: Job; readonly node: string }) {
+export function SetDialogButton({ job, node, isPossible }: { readonly job: Job; readonly node: string; readonly isPossible: boolean }) {
   const [isOpen, setOpen] = useState(false);
   const [isPlanning, setPlanning] = useState(false);
   const [text, setText] = useState("{}");
@@ -18,7 +18,8 @@ export function SetDialogButton({ job, node }: { readonly job: Job; readonly nod
     setOpen(false);
     setPlanning(false);
   }
-  if (!mayOperate) return null;
+  // An open dialog stays when the node has completed: it says that it is done.
+  if (!mayOperate || (!isPossible && !isOpen)) return null;
   return (
     <>
       <button type="button" className="button" title="Give its result by hand" onClick={() => setOpen(true)}>

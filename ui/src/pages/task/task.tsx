@@ -91,7 +91,7 @@ function Summary({ job, task, item }: { readonly job: Job; readonly task: Detail
             {task.status === "failed" ? "Retry this item …" : "Run this item again …"}
           </VerbButton>
         ) : null}
-        {canClear ? <CorrectParams job={job} task={task} item={item} /> : null}
+        <CorrectParams job={job} task={task} item={item} isPossible={canClear} />
       </div>
       {task.error === null ? null : <Trouble error={task.error} title="Why it failed" />}
       {task.undo_error === null ? null : <Trouble error={task.undo_error} title="Why it could not be undone" />}
@@ -204,7 +204,14 @@ function Value({ title, name, has, value, job, task, children }: ValueProps) {
   );
 }
 
-function CorrectParams({ job, task, item }: { readonly job: Job; readonly task: Details; readonly item: number }) {
+interface CorrectProps {
+  readonly job: Job;
+  readonly task: Details;
+  readonly item: number;
+  readonly isPossible: boolean;
+}
+
+function CorrectParams({ job, task, item, isPossible }: CorrectProps) {
   const [isOpen, setOpen] = useState(false);
   const [isPlanning, setPlanning] = useState(false);
   const [text, setText] = useState("");
@@ -214,7 +221,8 @@ function CorrectParams({ job, task, item }: { readonly job: Job; readonly task: 
     setOpen(false);
     setPlanning(false);
   }
-  if (!mayOperate) return null;
+  // An open dialog stays when the task waits again: it says that it is done.
+  if (!mayOperate || (!isPossible && !isOpen)) return null;
   const where = item < 0 ? { node: task.node } : { node: task.node, items: [item] };
   return (
     <>
