@@ -77,10 +77,11 @@ class Gate:
 
 
 class Fragile:
-    """A handler that fails in two ways, until the test mends it."""
+    """A handler that fails in two ways until the test mends it, and one that undoes it."""
 
     def __init__(self) -> None:
         self.is_mended = False
+        self.taken_back: list[int] = []
 
     @property
     def handlers(self) -> Registry:
@@ -91,7 +92,10 @@ class Fragile:
                 raise Permanent(f"number {number} is odd", "ODD_NUMBER")
             raise Permanent("the file is missing", "FILE_MISSING")
 
-        return registry(fragile=fragile)
+        def take_back(params: dict[str, Any], output: Any) -> None:
+            self.taken_back.append(params["number"])
+
+        return registry(fragile=fragile, take_back=take_back)
 
 
 def talking() -> Registry:
