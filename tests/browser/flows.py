@@ -59,7 +59,7 @@ nodes:
 
 
 class Gate:
-    """Tasks of the handler `wait_for_test` run until the test opens the gate."""
+    """Tasks of the handler `wait_for_test` run until the test opens the gate. Another one makes lists of numbers."""
 
     def __init__(self) -> None:
         self._is_open = Event()
@@ -73,7 +73,10 @@ class Gate:
             assert self._is_open.wait(60), "the test did not open the gate"
             return "the gate is open"
 
-        return registry(wait_for_test=wait_for_test)
+        def numbers(count: int) -> list[int]:
+            return list(range(count))
+
+        return registry(wait_for_test=wait_for_test, numbers=numbers)
 
 
 class Fragile:
