@@ -4,6 +4,7 @@ PYTHON ?= python3
 SEEDS ?= 2000
 RUNS ?= 1
 ONLY ?=
+SHOTS ?=
 MINUTES ?= 30
 JOBS ?= 20000
 VENV := .venv
@@ -15,16 +16,17 @@ AT_ONCE = $(shell $(BIN)/python -c "import os; print(2 + (os.cpu_count() or 1))"
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check format bench sim sim-real mutants chaos api soak docs wheel lock clean
+.PHONY: help demo test quick check format bench sim sim-real mutants chaos api soak ui browser docs wheel lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY) ## Stack and register flood maps, with a worker killed and a registration that fails
+demo: $(READY) ui ## Stack and register flood maps, with a worker killed and a registration that fails
 	@echo "==> Demo: from flood maps to a catalog, on an embedded Postgres. All files stay in .holdfast/"
 	@$(BIN)/holdfast demo flood
 
-test: check ## Check the code, then run all tests (ONLY=PATH: only these)
+test: check ui ## Check the code, then run all tests (ONLY=PATH: only these)
+	@$(if $(ONLY),:,$(BIN)/python scripts/ui test)
 	@echo "==> Tests"
 	@$(BIN)/pytest -q -n $(AT_ONCE) --dist worksteal $(ONLY)
 	@$(if $(ONLY),:,$(MAKE) --no-print-directory sim)
@@ -42,6 +44,10 @@ check: $(READY) ## Format, lint, types, import rules, sizes, words
 	@$(BIN)/lint-imports --no-cache > $(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
 	@$(BIN)/python scripts/sizes
 	@$(BIN)/python scripts/prose
+	@$(BIN)/python scripts/ui check
+
+ui: $(READY) ## Build the web UI from ui/, unless it is up to date
+	@$(BIN)/python scripts/ui build
 
 format: $(READY) ## Format the code
 	@$(BIN)/ruff format --quiet .
@@ -69,6 +75,9 @@ chaos: $(READY) ## Inject every fault into real processes, RUNS times each (ONLY
 api: $(READY) ## Flood the HTTP service, and send generated requests to each of its operations
 	@$(BIN)/pytest -q -s -p no:randomly tests/service/floods.py
 	@$(BIN)/python -m tests.service.every_operation
+
+browser: $(READY) ui ## Test the web UI in a real browser (ONLY=PATH; SHOTS=FOLDER for screenshots)
+	@SHOTS="$(if $(SHOTS),$(abspath $(SHOTS)))" $(BIN)/pytest -q -n $(AT_ONCE) --dist worksteal -m "" $(or $(ONLY),tests/browser)
 
 soak: $(READY) ## Inject faults for MINUTES (default 30) while JOBS jobs run
 	@$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --jobs $(JOBS)

@@ -1,24 +1,66 @@
-"""The first page, and the page on which a browser signs in. Looking at them changes nothing."""
+"""The pages for browsers: the web UI, and the page on which a browser signs in. Looking at them changes nothing."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 from fastapi import Query, Response
+from starlette.convertors import StringConvertor, register_url_convertor
 
+from holdfast.errors import NotFound
 from holdfast.operations.identity import Permission
 from holdfast.service.call import Call
 from holdfast.service.identity.origins import safe_target
 from holdfast.service.identity.pages import front_page, sign_in_page
 from holdfast.service.table import Media, RouteTable
+from holdfast.service.web_ui import PAGES, built_files, first_page
 
 table = RouteTable("pages")
+HTML = Media("text/html", "A page of the web UI.")
 
 
-@table.get("/", Permission.PUBLIC, answers=Media("text/html", "The first page."))
+class _Page(StringConvertor):
+    """An address of the web UI, which finds the rest of it by itself."""
+
+    regex = f"(?:{'|'.join(PAGES)})(?:/.*)?"
+
+
+register_url_convertor("page", _Page())
+
+
+@table.get("/", Permission.PUBLIC, answers=Media("text/html", "The first page."), takes_any_query=True)
 async def show_front_page(call: Call) -> Response:
-    """What this is, and where its description is."""
-    return front_page(call.root_path)
+    """The web UI; without it, what this is and where its description is."""
+    return first_page(call.root_path) or front_page(call.root_path)
+
+
+@table.get("/{page:page}", Permission.PUBLIC, answers=HTML, takes_any_query=True, is_hidden=True)
+async def show_page(call: Call, page: str) -> Response:
+    """A page of the web UI."""
+    shown = first_page(call.root_path)
+    if shown is None:
+        raise NotFound("This service was installed without its web UI.", remedy="Build it with: make")
+    return shown
+
+
+@table.get("/assets/{name}", Permission.PUBLIC, answers=Media("*/*", "A file of the web UI."), is_hidden=True)
+async def show_asset(call: Call, name: str) -> Response:
+    """A file of the web UI, whose name changes with its content."""
+    return _file(call, f"assets/{name}", is_named_by_content=True)
+
+
+@table.get("/icon.svg", Permission.PUBLIC, answers=Media("image/svg+xml", "The sign of the UI."), is_hidden=True)
+async def show_icon(call: Call) -> Response:
+    """The sign in the tab of a browser."""
+    return _file(call, "icon.svg", is_named_by_content=False)
+
+
+def _file(call: Call, name: str, *, is_named_by_content: bool) -> Response:
+    file = built_files().get(name)
+    if file is None:
+        raise NotFound("There is nothing at this address.")
+    accepted = call.request.headers.get("accept-encoding", "")
+    return file.answer(accepted, is_named_by_content=is_named_by_content)
 
 
 @table.get("/sign-in", Permission.PUBLIC, answers=Media("text/html", "The page on which a browser signs in."))
