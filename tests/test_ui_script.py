@@ -169,7 +169,8 @@ def test_a_build_that_is_killed_leaves_what_was_there_and_the_next_one_builds(cl
     (clone.node / "hold").unlink()
     assert clone.run("build")[0] == 0
     assert clone.page == "whole"
-    assert {path.name for path in clone.built.rglob("*")} == {"assets", "index.js", "index.html", "sources.sha256"}
+    names = {path.name for path in clone.built.rglob("*")}
+    assert names == {"assets", "index.js", "index.html", "licenses.txt", "sources.sha256"}
 
 
 def test_a_build_that_fails_is_an_error_and_the_earlier_one_stays(clone: Clone) -> None:

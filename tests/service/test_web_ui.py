@@ -306,5 +306,14 @@ def test_the_built_ui_is_compressed_and_its_first_load_is_small() -> None:
     assert 0 < sum(sizes) <= 300_000
 
 
+@pytest.mark.skipif(not BUILT.is_there, reason="the web UI is not built: npm cannot be reached")
+def test_the_built_ui_has_the_licences_of_the_code_in_it() -> None:
+    text = BUILT.files["licenses.txt"].content.decode()
+    for name in ("react", "react-dom", "@xyflow/react", "uplot", "d3-zoom"):
+        assert re.search(rf"^{name} [\d.]+, \w+", text, re.M), name
+    assert text.count("Permission is hereby granted, free of charge") >= 10
+    assert "vitest" not in text
+
+
 def test_the_package_is_read_once() -> None:
     assert packaged() is packaged()
