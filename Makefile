@@ -7,6 +7,7 @@ ONLY ?=
 SHOTS ?=
 MINUTES ?= 30
 JOBS ?= 20000
+KEEP ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -21,9 +22,9 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY) ui ## Stack and register flood maps, with a worker killed and a registration that fails
+demo: $(READY) ui ## Stack and register flood maps, with faults (KEEP=1: leave the web UI up until Ctrl-C)
 	@echo "==> Demo: from flood maps to a catalog, on an embedded Postgres. All files stay in .holdfast/"
-	@$(BIN)/holdfast demo flood
+	@$(BIN)/holdfast demo flood $(if $(KEEP),--keep)
 
 test: check ui ## Check the code, then run all tests (ONLY=PATH: only these)
 	@$(if $(ONLY),:,$(BIN)/python scripts/ui test)
@@ -94,7 +95,7 @@ lock: $(READY) ## Update the locked dependencies
 		--no-header --upgrade --group dev pyproject.toml -o requirements-dev.txt
 
 clean: ## Remove everything that the other targets made
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .holdfast dist
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .holdfast dist ui/node_modules src/holdfast/_ui
 
 $(READY): requirements-dev.txt pyproject.toml scripts/setup scripts/install
 	@PYTHON="$(PYTHON)" scripts/setup $(VENV)

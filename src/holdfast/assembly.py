@@ -30,6 +30,7 @@ from holdfast.orchestrator.loop import Orchestrator
 from holdfast.outgoing import Outgoing
 from holdfast.pacing import CrowdingMonitor
 from holdfast.schedules.service import Scheduler
+from holdfast.service_address import has_web_ui
 from holdfast.services import Services, Switchboard
 from holdfast.settings import Settings
 from holdfast.store.installation import PostgresInstallation
@@ -138,7 +139,7 @@ def _channels(settings: Settings) -> dict[str, Channel]:
     def mail() -> Channel:
         from holdfast.notify.mail_sender import MailSender
 
-        return MailSender(server, sender, templates, settings.public_url)
+        return MailSender(server, sender, templates, settings.public_url, has_ui=has_web_ui())
 
     found: dict[str, Channel] = {}
     if importlib.util.find_spec("httpcore2") is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from importlib.resources import files
 from urllib.parse import urlsplit
 
 from holdfast.errors import InvalidInput, NeedsDatabase
@@ -58,6 +59,16 @@ def refuse_service(url: str | None) -> None:
             f"This command needs the database itself; {masked(url)} is an HTTP service.",
             remedy="Run it where the database can be reached, and name that with: --database-url URL",
         )
+
+
+def page_of_job(job_id: str, public_url: str) -> str:
+    """Where a person sees a job in the web UI."""
+    return f"{public_url.rstrip('/')}/jobs/{job_id}"
+
+
+def has_web_ui() -> bool:
+    """Whether this package was made with the web UI."""
+    return (files("holdfast") / "_ui" / "index.html").is_file()
 
 
 def is_loopback(url: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import stat
 from pathlib import Path
@@ -10,7 +11,8 @@ import httpx2
 import psycopg
 import pytest
 
-from tests.cli.conftest import Command, line_that_has, spawn
+from holdfast.service.web_ui import packaged
+from tests.cli.conftest import Command, finished, line_that_has, spawn
 
 LOCAL = {"HOLDFAST_API": "1", "HOLDFAST_PORT": "0", "HOLDFAST_GRACE_SECONDS": "0.1"}
 
@@ -48,6 +50,32 @@ def test_the_link_of_up_signs_a_browser_in_once(database: Command, tmp_path: Pat
     finally:
         serving.kill()
         serving.communicate()
+
+
+@pytest.mark.parametrize("public_url", [None, "https://holdfast.example/flood/"])
+@pytest.mark.parametrize("service", ["up", "api"])
+def test_a_service_says_where_the_web_ui_is(database: Command, service: str, public_url: str | None) -> None:
+    more = {"HOLDFAST_PUBLIC_URL": public_url} if public_url is not None else {}
+    serving = spawn(service, **LOCAL, **more)
+    # Without npm there is no UI, and a service must not name one.
+    line = line_that_has(serving.stderr, "The web UI: " if packaged().is_there else f"{service} is running")
+    serving.terminate()
+    said = line + finished(serving).err
+    if packaged().is_there:
+        (address,) = re.findall(r"The web UI: (\S+)", said)
+        assert address == public_url or re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
+    else:
+        assert "The web UI" not in said
+
+
+def test_what_a_service_says_as_json_names_the_web_ui(database: Command) -> None:
+    serving = spawn("api", "--json", **LOCAL)
+    assert serving.stdout is not None
+    ready = json.loads(serving.stdout.readline())
+    assert list(ready) == ["service", "name", "url", "web_ui"]
+    assert ready["web_ui"] == (f"{ready['url']}/" if packaged().is_there else None)
+    serving.terminate()
+    assert finished(serving).code == 0
 
 
 def test_a_key_file_that_others_could_read_is_closed_and_kept(database: Command, tmp_path: Path) -> None:

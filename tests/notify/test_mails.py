@@ -49,9 +49,9 @@ async def allowed(stage: Stage) -> None:
     await stage.sql("insert into notify_settings (tenant, mail_domains) values ('default', array['example.org'])")
 
 
-def sender_to(box: Mailbox, seconds: float = 5.0, templates: Path | None = None) -> MailSender:
-    server = checked_mail_server(f"smtp://127.0.0.1:{box.port}")
-    return MailSender(server, SENDER, load_templates(templates), "https://jobs.example.org", seconds=seconds)
+def sender_to(box: Mailbox, seconds: float = 5.0, templates: Path | None = None, *, has_ui: bool = True) -> MailSender:
+    server, public_url = checked_mail_server(f"smtp://127.0.0.1:{box.port}"), "https://jobs.example.org"
+    return MailSender(server, SENDER, load_templates(templates), public_url, has_ui=has_ui, seconds=seconds)
 
 
 def mailing(stage: Stage, box: Mailbox, facts: JobFacts | None = FACTS, **more: Any) -> Notifier:
@@ -84,13 +84,24 @@ async def test_a_mail_says_what_failed_what_survived_and_which_command_continues
     assert "What failed    LOST in each[3]: <b>gone</b>" in text
     assert "What survived  7 of 9 tasks are done and stay; maps: 7 in silver/" in text
     assert "To continue    holdfast resume 01a1" in text
-    assert f"More           https://jobs.example.org/api/v1/jobs/{stage.job_id}" in text
+    assert f"More           https://jobs.example.org/jobs/{stage.job_id}" in text.splitlines()
     assert "2 items failed in each (LOST: <b>gone)" in text
     assert "the job is failed" in text
     assert f"Job {stage.job_id} of workflow maps, tenant default, generation 1." in text
     markup = text_of(mail, "html")
     assert "<b>gone" not in markup and "&lt;b&gt;gone" in markup
     assert "<code>holdfast resume 01a1</code>" in markup
+    page = f"https://jobs.example.org/jobs/{stage.job_id}"
+    assert f'<a href="{page}">{page}</a>' in markup
+
+
+async def test_where_there_is_no_web_ui_a_mail_links_to_the_job_as_json(
+    stage: Stage, box: Mailbox, allowed: None
+) -> None:
+    await stage.note("job_failed", rules=[ANN])
+    await stage.send(mailing(stage, box, has_ui=False))
+    (mail,) = box.mails
+    assert f"More           https://jobs.example.org/api/v1/jobs/{stage.job_id}" in text_of(mail).splitlines()
 
 
 async def test_a_job_has_one_mail_at_its_first_failure_then_one_per_quarter_and_one_at_its_end(

@@ -84,18 +84,30 @@ def undeclared(app: FastAPI) -> list[str]:
 
 @cache
 def all_routes() -> tuple[Route, ...]:
-    """Every route of the application, in the order in which they are tried. One without a permission is refused."""
+    """Every route for programs, in the order in which they are tried. One without a permission is refused."""
+    return tuple(route for route, is_hidden in _every_route() if not is_hidden)
+
+
+@cache
+def hidden_routes() -> tuple[Route, ...]:
+    """The routes that no description has: the pages and files of the web UI. `test_web_ui.py` tests them."""
+    return tuple(route for route, is_hidden in _every_route() if is_hidden)
+
+
+@cache
+def _every_route() -> tuple[tuple[Route, bool], ...]:
     assert undeclared(application()) == []
     described = {(method, path): operation for method, path, operation in operations(document())}
     return tuple(_found(described))
 
 
-def _found(described: dict[tuple[str, str], dict[str, Any]]) -> Iterator[Route]:
+def _found(described: dict[tuple[str, str], dict[str, Any]]) -> Iterator[tuple[Route, bool]]:
     for route in application().router.routes:
         assert isinstance(route, APIRoute)
         for method in sorted(set(route.methods or ()) - {"HEAD"}):
             operation = described.get((method, route.path_format), {})
-            yield Route(method, route.path_format, route.permission, operation)  # type: ignore[attr-defined]
+            permission: Permission = route.permission  # type: ignore[attr-defined]
+            yield Route(method, route.path_format, permission, operation), not route.include_in_schema
 
 
 def resolved(schema: Schema) -> Schema:

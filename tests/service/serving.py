@@ -14,6 +14,7 @@ from holdfast.operations.scope import Scope
 from holdfast.operations.working import WorkDesk
 from holdfast.service.live import Live
 from holdfast.service.server import WebServer
+from holdfast.service.state import ServiceState
 from holdfast.settings import Settings
 from holdfast.store.postgres import PostgresStore
 from tests.running import HOME
@@ -37,16 +38,20 @@ class Service:
         self._open: list[httpx2.AsyncClient] = []
 
     @property
+    def state(self) -> ServiceState:
+        """What the requests of the process share."""
+        state: ServiceState = self._server.app.state.service
+        return state
+
+    @property
     def live(self) -> Live:
         """The streams of the process."""
-        live: Live = self._server.app.state.service.live
-        return live
+        return self.state.live
 
     @property
     def desk(self) -> WorkDesk:
         """Where workers get their tasks."""
-        desk: WorkDesk = self._server.app.state.service.desk
-        return desk
+        return self.state.desk
 
     @property
     def connections(self) -> int:

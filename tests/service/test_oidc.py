@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from html import unescape
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -299,6 +300,18 @@ async def test_a_browser_signs_in_at_the_provider(service: Service, issuer: Issu
     assert (await browser.get(f"{API}/jobs")).status_code == 200
     assert (await browser.delete(SESSION, headers={"Origin": service.url})).status_code == 200
     assert (await browser.get(f"{API}/jobs")).status_code == 401
+
+
+async def test_the_link_to_the_provider_keeps_the_page_to_go_back_to(service: Service, issuer: Issuer) -> None:
+    browser = service.with_key(None)
+    page = await browser.get("/sign-in", params={"return_to": "/jobs?status=failed&text=a%26b"})
+    (link,) = re.findall(r'href="(/api/v1/session/oidc[^"]*)"', page.text)
+    started = await browser.get(unescape(link))
+    back = await browser.get(started.headers["location"])
+    await browser.get(back.headers["location"])
+    fields = {name: parse_qs(urlsplit(back.headers["location"]).query)[name][0] for name in ("code", "state")}
+    done = await browser.post(f"{SESSION}/oidc", data=fields, headers={"Origin": service.url})
+    assert (done.status_code, done.headers["location"]) == (303, "/jobs?status=failed&text=a%26b")
 
 
 async def test_a_code_that_was_used_or_is_from_another_browser_signs_no_one_in(

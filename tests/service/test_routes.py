@@ -7,8 +7,9 @@ import re
 from fastapi import FastAPI
 
 from holdfast.operations.identity import Permission
+from holdfast.service.routes import front
 from tests.service.known_names import unknown_names
-from tests.service.routes_of import all_routes, undeclared
+from tests.service.routes_of import all_routes, hidden_routes, undeclared
 
 PUBLIC = re.compile(
     r"GET /(livez|readyz|openapi\.json|assets/.*)?|(GET|POST|DELETE) /(.*/)?(session|sign-in|signin|oidc)(/.*)?"
@@ -23,6 +24,14 @@ def test_all_routes_are_described_and_apps_routes_are_among_them() -> None:
     titles = {route.title for route in all_routes()}
     assert {"POST /api/v1/jobs", "GET /livez", "GET /apps/stac/collections", "POST /api/jobs/{job}/retry"} <= titles
     assert [route.title for route in all_routes() if not route.operation] == []
+
+
+def test_only_pages_and_files_for_browsers_are_hidden_and_they_only_answer_files() -> None:
+    """They hold no data, so the tests that ask every route need not ask them."""
+    hidden = {route.title for route in hidden_routes()}
+    assert hidden == {"GET /{page}", "GET /assets/{name}", "GET /icon.svg", "GET /sign-in.css"}
+    assert all(route.is_public for route in hidden_routes())
+    assert hidden < {f"GET {one.path.replace(':page', '')}" for one in front.table.routes if one.is_file}
 
 
 def test_only_signs_of_life_and_signing_in_need_no_credential() -> None:

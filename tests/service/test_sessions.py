@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
+from html import unescape
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -17,6 +20,7 @@ pytestmark = pytest.mark.anyio
 
 ECHO = {"definition": {"workflow_id": "echo", "nodes": {"a": {"handler": "echo"}}}}
 SESSION = f"{API}/session"
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @pytest.fixture
@@ -282,17 +286,70 @@ async def test_a_sign_in_goes_on_to_the_page_that_was_asked_for(service: Service
     assert answer.headers["location"] == "/jobs?status=failed#top"
 
 
+PAGES = [
+    "/",
+    "/jobs",
+    "/jobs?status=failed&status=partial&text=a+b%26c&since=2026-01-01T00%3A00%3A00Z",
+    "/jobs/01a1f28f-dbaa-72fa-a35d-6026bcfd93b4/tasks/read/2?tab=attempts",
+    "/jobs/01a1f28f-dbaa-72fa-a35d-6026bcfd93b4/nodes/a%20b%C3%A9?fingerprint=0f%2F1",
+    "/workflows/it's|{odd}?q=^`",
+]
+
+
+@pytest.mark.parametrize("target", PAGES)
+async def test_a_sign_in_leads_back_to_every_page_of_the_ui_with_its_query(service: Service, target: str) -> None:
+    browser = service.with_key(None)
+    page = await browser.get("/sign-in", params={"return_to": target})
+    (kept,) = re.findall(r'name="return_to" value="([^"]*)"', page.text)
+    assert unescape(kept) == target
+    fields = {"key": await service.key("viewer"), "return_to": unescape(kept)}
+    answer = await browser.post(SESSION, data=fields, headers=own(service))
+    assert (answer.status_code, answer.headers["location"]) == (303, target)
+
+
+async def test_the_sign_in_page_looks_like_the_ui_and_loads_its_style_from_here_alone(service: Service) -> None:
+    browser = service.with_key(None)
+    for address in ("/sign-in", "/sign-in?code=abc"):
+        page = await browser.get(address)
+        rules = dict(rule.strip().split(" ", 1) for rule in page.headers["content-security-policy"].split(";"))
+        assert (rules["default-src"], rules["style-src"], rules["form-action"]) == ("'none'", "'self'", "'self'")
+        assert "script-src" not in rules
+        assert re.findall(r"<(?:script|style|img|iframe)|\son\w+=|\sstyle=", page.text) == []
+        assert re.findall(r'<link [^>]*href="([^"]*)"', page.text) == ["/sign-in.css"]
+        assert 'lang="en"' in page.text and 'name="viewport"' in page.text
+    style = await browser.get("/sign-in.css")
+    assert style.headers["content-type"] == "text/css; charset=utf-8"
+    assert "light-dark(" in style.text and "url(" not in style.text and "@import" not in style.text
+
+
+def test_the_sign_in_page_has_the_colours_of_the_ui() -> None:
+    """Its own style sheet repeats them: it is there without a built UI, too."""
+    tokens = (ROOT / "ui" / "src" / "tokens.css").read_text(encoding="utf-8")
+    own_style = (ROOT / "src/holdfast/service/identity/sign_in.css").read_text(encoding="utf-8")
+    ours = re.findall(r"^  (--[\w-]+: light-dark\(.*\);)$", own_style, re.M)
+    assert len(ours) >= 8
+    assert [one for one in ours if one not in tokens] == []
+
+
+async def test_a_person_who_sends_a_wrong_key_gets_the_page_again_and_a_program_a_problem(service: Service) -> None:
+    person = service.with_key(None, Accept="text/html,application/xhtml+xml,*/*;q=0.8", **own(service))
+    for fields, why in (
+        ({"key": "hf_wrong", "return_to": "/jobs?status=failed"}, "This key is not valid"),
+        ({"code": "used", "return_to": "/jobs?status=failed"}, "This link works no more"),
+    ):
+        page = await person.post(SESSION, data=fields)
+        assert (page.status_code, page.headers["content-type"]) == (401, "text/html; charset=utf-8")
+        assert why in page.text and 'role="alert"' in page.text
+        assert 'name="key"' in page.text and 'value="/jobs?status=failed"' in page.text
+        assert not any(fields.get(name, "no such text") in page.text for name in ("key", "code"))
+        assert "set-cookie" not in page.headers
+        problem = await service.with_key(None, **own(service)).post(SESSION, data=fields)
+        assert (problem.status_code, problem.headers["content-type"]) == (401, "application/problem+json")
+
+
 async def test_what_a_link_brings_is_never_part_of_the_page(service: Service) -> None:
     page = await service.with_key(None).get("/sign-in", params={"code": '"><script>alert(1)</script>'})
     assert "<script" not in page.text
-
-
-async def test_the_first_page_says_what_this_is(service: Service) -> None:
-    page = await service.with_key(None).get("/")
-    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    assert "Holdfast" in page.text
-    assert 'href="/openapi.json"' in page.text
-    assert (await service.with_key(None).head("/")).status_code == 200
 
 
 async def test_without_a_credential_a_request_is_anonymous(service: Service) -> None:

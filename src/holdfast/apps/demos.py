@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.apps.staging import Services
 
 MOST_ITEMS = 20_000
-Keep = Annotated[bool, typer.Option("--keep", help="Keep the orchestrator and the workers running at the end.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Keep everything running at the end, until Ctrl-C.")]
 
 app = typer.Typer(cls=PlainGroup, rich_markup_mode=None)
 
@@ -96,13 +96,14 @@ def flood(
     if as_json:
         answer_json(report)
     else:
-        _answer_flood(report, f"{show.storage}/silver/flood/{report['region']}")
+        link = show.link_to(report["job_id"]) if keep else None
+        _answer_flood(report, f"{show.storage}/silver/flood/{report['region']}", link)
     if keep:
         show.services.keep()
     return 0
 
 
-def _answer_flood(report: dict[str, Any], stacks: str) -> None:
+def _answer_flood(report: dict[str, Any], stacks: str, link: str | None) -> None:
     seconds = report["seconds"]
     answer(
         f"\nThe job is {report['status']}, in generation {report['generation']}: {report['stacks']:,} stacks of"
@@ -118,7 +119,19 @@ def _answer_flood(report: dict[str, Any], stacks: str) -> None:
         f"\n  stacks     {stacks}\n"
         f"  catalog    {report['outputs']}/catalog/catalog.json\n"
         f"  pictures   {report['outputs']}/footprints.png\n"
-        f"             {report['outputs']}/contact-sheet.png"
+        f"             {report['outputs']}/contact-sheet.png\n"
+        f"  web UI     {_where_the_ui_is(report['web_ui'], link)}"
+    )
+
+
+def _where_the_ui_is(address: str | None, link: str | None) -> str:
+    if address is None:
+        return "not there: npm could not be reached, or the HTTP service did not start. To build it: make ui"
+    if link is not None:
+        return f"{address}\n             sign in, once and within a minute: {link}"
+    return (
+        f"{address}\n"
+        "             while `holdfast up` runs, which prints a link to sign in. To leave it up: make demo KEEP=1"
     )
 
 

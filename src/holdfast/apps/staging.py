@@ -14,13 +14,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
-from holdfast import HoldfastError
-from holdfast.apps.tether import release, tethered
+from holdfast import HoldfastError, SyncClient
+from holdfast.apps.tether import tethered
 from holdfast.extend.commands import say
 from holdfast.extend.settings import everything
 
 STOP_SECONDS = 20.0
+READY_SECONDS = 30.0
+LOOK_SECONDS = 0.05
+KEY_PREFIX = len("hf_12345678")
+"""The part of an API key that names it."""
 
 
 class DemoFailed(HoldfastError):
@@ -37,9 +42,11 @@ class Services:
     folder: Path
     environment: Mapping[str, str]
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    """What each process runs, such as `worker`."""
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
-        log = self.folder / f"{words[0]}-{len(self.processes)}.log"
+        log = self._log(len(self.processes), words[0])
         with log.open("wb") as output:
             process = tethered(
                 list(words),
@@ -49,7 +56,34 @@ class Services:
                 start_new_session=True,
             )
         self.processes.append(process)
+        self.commands.append(words[0])
         return process
+
+    def running(self, command: str) -> list[subprocess.Popen[bytes]]:
+        """The processes that were started with this command."""
+        return [process for process, one in zip(self.processes, self.commands, strict=True) if one == command]
+
+    def _log(self, number: int, command: str) -> Path:
+        return self.folder / f"{command}-{number}.log"
+
+    def open_ui(self) -> str | None:
+        """Start the HTTP service. The address of its web UI; None, and a line that says why, if there is none."""
+        number = len(self.processes)
+        process, deadline = self.start("api", "--json"), time.monotonic() + READY_SECONDS
+        log = self._log(number, "api")
+        while time.monotonic() < deadline:
+            has_ended = process.poll() is not None
+            for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+                if line.startswith('{"service"') and line.endswith("}"):
+                    address: str | None = json.loads(line)["web_ui"]
+                    if address is None:
+                        say("    There is no web UI here: npm could not be reached when Holdfast was built")
+                    return address
+            if has_ended:
+                break
+            time.sleep(LOOK_SECONDS)
+        say(f"    There is no web UI: the HTTP service did not start. See {log}")
+        return None
 
     @property
     def alive(self) -> list[subprocess.Popen[bytes]]:
@@ -69,12 +103,15 @@ class Services:
                 process.wait()
 
     def keep(self) -> None:
-        """Let the processes keep running after the demo, and say how to stop them."""
-        alive = self.alive
-        for process in alive:
-            release(process)
-        pids = " ".join(str(process.pid) for process in alive)
-        say(f"\nThe orchestrator and the workers keep running. Try: holdfast status. Stop them with: kill {pids}")
+        """Keep the processes running until Ctrl-C, and stop them then."""
+        say("\nEverything keeps running. Ctrl-C stops it.")
+        try:
+            for process in self.alive:
+                process.wait()
+        except KeyboardInterrupt:
+            say("Stopping.")
+        finally:
+            self.stop()
 
 
 def step(text: str) -> None:
@@ -112,3 +149,10 @@ def output_of(words: list[str]) -> bytes:
     if done.returncode != 0:
         raise DemoFailed(f"`holdfast {shlex.join(words)}` failed: {done.stderr.decode(errors='replace').strip()}")
     return done.stdout
+
+
+def sign_in_link(client: SyncClient, ui: str, home: Path, page: str) -> str:
+    """An address that signs a browser in, once and within a minute, and leads to a page of the web UI."""
+    key = (home / "admin.key").read_text(encoding="ascii")
+    code = client.sign_in_code(key[:KEY_PREFIX])
+    return f"{ui}sign-in?{urlencode({'code': code, 'return_to': f'/{page}'})}"

@@ -1,7 +1,7 @@
 """Runs a `holdfast` command that ends when the process that started it ends, even if that process is killed.
 
 Run as a module with the command's arguments. Its stdin is a pipe from the starting process. End of file on the pipe
-means that this process is gone, and ends the command; a byte on it means that the command may keep running.
+means that this process is gone, and ends the command.
 """
 
 from __future__ import annotations
@@ -18,13 +18,6 @@ def tethered(words: list[str], **options: Any) -> subprocess.Popen[bytes]:
     """Start a command that ends when this process ends or closes the command's stdin."""
     # With -P, files in the working directory cannot stand in the way of modules of the same name.
     return subprocess.Popen([sys.executable, "-P", "-m", __name__, *words], stdin=subprocess.PIPE, **options)
-
-
-def release(process: subprocess.Popen[bytes]) -> None:
-    """Let a command keep running after this process has ended."""
-    assert process.stdin is not None
-    process.stdin.write(b".")
-    process.stdin.close()
 
 
 def _watch(pipe: int) -> None:

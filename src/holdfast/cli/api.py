@@ -59,12 +59,8 @@ async def _serve_api(settings: Settings, *, as_json: bool) -> int:
             )
         measuring = serving_metrics(client.database_url, settings, meters)
         async with draining(web.request_stop, lambda: "") as drain, measuring as metrics, web:
-            more = {"metrics": f"{metrics.url}/metrics"} if metrics is not None else {}
-            if as_json:
-                answer_json({"service": "api", "name": process_name(), "url": web.url, **more})
-            else:
-                measured = "".join(f". Metrics are at {place}" for place in more.values())
-                say(f"api is running as {process_name()}, at {web.url}{measured}. Ctrl-C stops it.")
+            measured = f"{metrics.url}/metrics" if metrics is not None else None
+            _say_ready(web, measured, as_json=as_json)
             await web.wait()
     farewell = "" if as_json else "api has stopped."
     if drain.asked_by == signal.SIGINT:
@@ -74,12 +70,25 @@ async def _serve_api(settings: Settings, *, as_json: bool) -> int:
     return ExitCode.DONE
 
 
+def _say_ready(web: Web, metrics_url: str | None, *, as_json: bool) -> None:
+    if as_json:
+        more = {"metrics": metrics_url} if metrics_url is not None else {}
+        answer_json({"service": "api", "name": process_name(), "url": web.url, "web_ui": web.ui, **more})
+        return
+    measured = f". Metrics are at {metrics_url}" if metrics_url is not None else ""
+    say(f"api is running as {process_name()}, at {web.url}{measured}. Ctrl-C stops it.")
+    if web.ui is not None:
+        say(f"  → The web UI: {web.ui}")
+
+
 class Web:
     """The HTTP service and the store that is its own, from `async with` to its end."""
 
     def __init__(self, server: WebServer, closing: AsyncExitStack, links_to: str, client: Client, key: str) -> None:
         self._server = server
         self._closing = closing
+        self.ui = f"{links_to}/" if server.has_ui else None
+        """Where people open the web UI; None if the package was made without it."""
         self._links_to, self._client, self._key = links_to, client, key
         self.url = server.url
         self.request_stop = server.request_stop

@@ -98,7 +98,7 @@ async def _serve(
         async with draining(stop, left_behind) as drain, measuring as metrics, services, web or nullcontext():
             await services.until_registered(READY_SECONDS)
             if drain.asked_by is None:
-                links = (web.url, await web.sign_in_link()) if web is not None else None
+                links = (web.url, web.ui, await web.sign_in_link()) if web is not None else None
                 metrics_url = f"{metrics.url}/metrics" if metrics is not None else None
                 _say_ready(service, settings, registry, queues, links, metrics_url, as_json=as_json)
             await services.wait()
@@ -155,7 +155,7 @@ def _say_ready(
     settings: Settings,
     registry: Registry | None,
     queues: list[str] | None,
-    links: tuple[str, str] | None,
+    links: tuple[str, str | None, str] | None,
     metrics_url: str | None,
     *,
     as_json: bool,
@@ -169,7 +169,7 @@ def _say_ready(
                 "queues": queues,
                 "handlers": names,
                 "concurrency": settings.concurrency if registry is not None else None,
-                **({"url": links[0], "sign_in": links[1]} if links is not None else {}),
+                **(dict(zip(("url", "web_ui", "sign_in"), links, strict=True)) if links is not None else {}),
                 **({"metrics": metrics_url} if metrics_url is not None else {}),
             }
         )
@@ -184,7 +184,10 @@ def _say_ready(
         what += f". Metrics are at {metrics_url}"
     say(f"{what}. Ctrl-C stops it.")
     if links is not None:
-        say(f"  → Sign in with a browser, once and within a minute: {links[1]}")
+        _, ui, sign_in = links
+        if ui is not None:
+            say(f"  → The web UI: {ui}")
+        say(f"  → Sign in with a browser, once and within a minute: {sign_in}")
 
 
 def _say_stopping(settings: Settings, registry: Registry | None, *, as_json: bool) -> None:

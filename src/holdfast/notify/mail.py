@@ -21,6 +21,7 @@ from holdfast.define.named_file import shown_name
 from holdfast.define.notify import JOB_ENDS, is_address
 from holdfast.errors import InvalidInput
 from holdfast.notify.body import result_url
+from holdfast.service_address import page_of_job
 from holdfast.store.notify_rows import ClaimedDelivery, NotedEvent
 
 NAMES = ("subject.txt", "mail.txt", "mail.html")
@@ -81,14 +82,16 @@ def recipient(delivery: ClaimedDelivery) -> Address:
     return Address(addr_spec=text)
 
 
-def make_mail(delivery: ClaimedDelivery, sender: Address, templates: Templates, public_url: str | None) -> EmailMessage:
+def make_mail(
+    delivery: ClaimedDelivery, sender: Address, templates: Templates, public_url: str | None, *, has_ui: bool
+) -> EmailMessage:
     """The mail of a delivery. Raises MailRefused if there can be none."""
     to = recipient(delivery)
     if not delivery.events:
         raise MailRefused("the events of the mail are gone")
     last = delivery.events[-1]
     values = _values(delivery, last)
-    rows = _rows(delivery, result_url(delivery.job_id, public_url))
+    rows = _rows(delivery, _link(delivery.job_id, public_url, has_ui=has_ui))
     try:
         subject = templates.subject.substitute(values)
         text = templates.text.substitute(
@@ -164,6 +167,13 @@ def _rows(delivery: ClaimedDelivery, link: str | None) -> list[tuple[str, str]]:
             *found,
         ]
     return [(label, value) for label, value in found if value]
+
+
+def _link(job_id: str | None, public_url: str | None, *, has_ui: bool) -> str | None:
+    """Where a person reads more: the page of the job, or its JSON where there is no web UI."""
+    if has_ui and job_id is not None and public_url is not None:
+        return page_of_job(job_id, public_url)
+    return result_url(job_id, public_url)
 
 
 def _html_row(label: str, value: str) -> str:

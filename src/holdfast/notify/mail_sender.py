@@ -27,18 +27,20 @@ class MailSender:
         templates: Templates,
         public_url: str | None,
         *,
+        has_ui: bool = False,
         seconds: float = SEND_SECONDS,
     ) -> None:
         self._server = server
         self._sender = sender
         self._templates = templates
         self._public_url = public_url
+        self._has_ui = has_ui
         self._seconds = seconds
         self._tls = ssl.create_default_context()
 
     async def send(self, delivery: ClaimedDelivery) -> Ending:
         try:
-            message = make_mail(delivery, self._sender, self._templates, self._public_url)
+            message = make_mail(delivery, self._sender, self._templates, self._public_url, has_ui=self._has_ui)
         except MailRefused as problem:
             return Ending(str(problem), is_final=True, is_of_destination=False)
         client = aiosmtplib.SMTP(

@@ -74,7 +74,7 @@ class _Route(APIRoute):
 
         async def handle(request: Request) -> Response:
             state: ServiceState = request.app.state.service
-            identity = await state.door.admit(request, self.permission)
+            identity = await state.door.admit(request, self.permission, is_file=self.declared.is_file)
             if "\0" in request.scope["path"]:
                 # Nothing has such a name: Postgres stores no NUL.
                 raise NotFound("There is nothing at this address.")

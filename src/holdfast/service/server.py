@@ -14,6 +14,7 @@ from fastapi import FastAPI
 
 from holdfast.errors import Unusable
 from holdfast.service.protocol import HEADER_BYTES, guarded_by
+from holdfast.service.state import ServiceState
 
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75
@@ -79,6 +80,12 @@ class WebServer:
         self.host = host
         self.app = app
         self._on_stop = on_stop
+
+    @property
+    def has_ui(self) -> bool:
+        """Whether it serves the web UI: the package may have been made without it."""
+        state: ServiceState = self.app.state.service
+        return state.ui.is_there
 
     @property
     def port(self) -> int:

@@ -21,6 +21,7 @@ from holdfast.service.beside import Beside
 from holdfast.service.identity.door import Door
 from holdfast.service.live import Live
 from holdfast.service.open_requests import OpenRequests
+from holdfast.service.web_ui import WebUI, packaged
 
 if TYPE_CHECKING:
     from holdfast.service.identity.code_flow import CodeFlow
@@ -59,6 +60,8 @@ class ServiceState:
     """Signs browsers in at an identity provider, if there is one."""
     open_listener: OpenListener | None = None
     """Listens for work, for the claims that wait for it."""
+    ui: WebUI = field(default_factory=packaged)
+    """The files of the web UI."""
     _held_bytes: int = 0
 
     @cached_property

@@ -74,6 +74,9 @@ class Declared:
     other_types: tuple[str, ...] = ()
     """Other media types of the answer, if the request asks for them."""
     is_hidden: bool = False
+    """Whether it is left out of the description: it is for browsers, not for programs."""
+    is_file: bool = False
+    """Whether it answers a file that the process has in memory. A page has many: together they count as one request."""
 
 
 class RouteTable:

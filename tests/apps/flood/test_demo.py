@@ -11,14 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import psutil
 import psycopg
 import pystac
 import pytest
 
 from holdfast.apps.catalog.postgres import PostgresCatalog
+from holdfast.apps.demos import _where_the_ui_is
 from holdfast.apps.flood.demo import Demo
 from holdfast.embedded import watchdog
+from holdfast.service.web_ui import packaged
 from tests.embedded.test_server import wait_until
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
@@ -45,11 +48,18 @@ def processes_of(folder: Path) -> list[psutil.Process]:
     return processes
 
 
+COMMAND = [HOLDFAST, "demo", "flood", "--region", "RWA", "--items", str(ITEMS), "--json"]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return os.environ | {"HOLDFAST_HOME": str(folder / "home"), "NO_COLOR": "1", "HOLDFAST_PORT": "0"}
+
+
 def demo(folder: Path) -> dict[str, Any]:
     done = subprocess.run(
-        [HOLDFAST, "demo", "flood", "--region", "RWA", "--items", str(ITEMS), "--json"],
+        COMMAND,
         cwd=folder,
-        env=os.environ | {"HOLDFAST_HOME": str(folder / "home"), "NO_COLOR": "1"},
+        env=environment(folder),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -68,6 +78,81 @@ def test_the_demo_completes_its_job_and_can_be_run_again(folder: Path) -> None:
     wait_until(lambda: not processes_of(folder))
 
 
+def test_a_demo_that_is_kept_shows_its_job_in_the_web_ui_until_ctrl_c(folder: Path) -> None:
+    """Without npm there is no UI: then the demo goes on without it, and says so."""
+    process = subprocess.Popen(
+        [*COMMAND, "--keep"],
+        cwd=folder,
+        env=environment(folder),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if "Ctrl-C" in line:
+            break
+    report = json.loads(process.stdout.readline())
+    if packaged().is_there:
+        assert any("==> Watch it in a browser, once and within a minute: http://127.0.0.1:" in line for line in said)
+        assert report["web_ui"].endswith(f"/jobs/{report['job_id']}")
+        shown = httpx2.get(report["web_ui"])
+        assert (shown.status_code, '<div id="root">' in shown.text) == (200, True)
+    else:
+        assert any("There is no web UI here" in line for line in said)
+        assert report["web_ui"] is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    wait_until(lambda: not processes_of(folder))
+
+
+def test_a_demo_goes_on_where_the_http_service_does_not_start(
+    folder: Path, database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOLDFAST_HOME", str(folder / "home"))
+    monkeypatch.setenv("HOLDFAST_DATABASE_URL", database_url)
+    # Without a key the service refuses to listen for other machines.
+    monkeypatch.setenv("HOLDFAST_HOST", "0.0.0.0")
+    show = Demo(folder, "RWA", 8)
+    show.outputs.mkdir(parents=True)
+    assert show.services.open_ui() is None
+    assert "There is no web UI: the HTTP service did not start. See " in capsys.readouterr().err
+    assert (show.services.alive, show.link_to("1a2b3c4d")) == ([], None)
+
+
+def test_the_end_of_a_demo_says_where_the_web_ui_is_and_how_to_sign_in() -> None:
+    address = "http://127.0.0.1:8321/jobs/1a2b3c4d"
+    kept = _where_the_ui_is(address, "http://127.0.0.1:8321/sign-in?code=c")
+    assert address in kept and "sign in, once and within a minute: http://127.0.0.1:8321/sign-in?code=c" in kept
+    ended = _where_the_ui_is(address, None)
+    assert address in ended and "`holdfast up`" in ended and "make demo KEEP=1" in ended
+    assert "make ui" in _where_the_ui_is(None, None)
+
+
+@pytest.mark.skipif(not packaged().is_there, reason="the web UI is not built: npm cannot be reached")
+def test_the_link_of_a_demo_signs_a_browser_in_and_shows_the_job(
+    folder: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("HOME", str(folder / "home")), ("DATABASE_URL", database_url), ("PORT", "0")):
+        monkeypatch.setenv(f"HOLDFAST_{name}", value)
+    show = Demo(folder / "home", "RWA", 8)
+    show.outputs.mkdir(parents=True)
+    try:
+        show.ui = show.services.open_ui()
+        link = httpx2.URL(show.link_to("1a2b3c4d") or "")
+        with httpx2.Client(base_url=f"http://{link.host}:{link.port}") as browser:
+            assert browser.get(link).status_code == 200
+            origin = {"Origin": f"http://{link.host}:{link.port}"}
+            done = browser.post("/api/v1/session", data=dict(link.params), headers=origin)
+            assert (done.status_code, done.headers["location"]) == (303, "/jobs/1a2b3c4d")
+    finally:
+        show.services.stop()
+
+
 def check_demo(folder: Path) -> str:
     report = demo(folder)
     assert (report["status"], report["generation"]) == ("completed", 2)
@@ -80,6 +165,7 @@ def check_demo(folder: Path) -> str:
     for name in ("footprints.png", "contact-sheet.png"):
         assert (outputs / name).read_bytes().startswith(b"\x89PNG")
     assert not [path for path in (folder / "home" / "storage").rglob("*") if ".part" in path.name]
+    assert (report["web_ui"] is not None) == packaged().is_there
     return str(report["job_id"])
 
 

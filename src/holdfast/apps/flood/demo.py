@@ -21,12 +21,14 @@ from typing import Any
 
 import psycopg
 
+from holdfast import Scope, SyncClient
 from holdfast.apps.catalog.interface import all_items
 from holdfast.apps.catalog.postgres import PostgresCatalog
 from holdfast.apps.flood.naming import MANIFEST
-from holdfast.apps.staging import DemoFailed, Services, answer_of, lines_of, output_of, run_shown, step
+from holdfast.apps.staging import DemoFailed, Services, answer_of, lines_of, output_of, run_shown, sign_in_link, step
 from holdfast.apps.tether import tethered
 from holdfast.extend.commands import counted, say, use_database
+from holdfast.extend.settings import tenant
 
 WORKFLOW = Path(__file__).with_name("flood_stack.yaml")
 SOURCE, STACKS, PICTURES = "bronze/flood", "silver/flood", "gold/flood"
@@ -49,6 +51,8 @@ class Demo:
     workers: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))
     seconds: dict[str, float] = field(default_factory=dict)
     services: Services = field(init=False)
+    ui: str | None = None
+    """The address of the web UI, if there is one."""
 
     def __post_init__(self) -> None:
         self.services = Services(self.outputs, ENVIRONMENT)
@@ -77,6 +81,7 @@ class Demo:
         output_of(["migrate"])
         self.services.start("orchestrator")
         with use_database(None) as url:
+            self.ui = self.services.open_ui()
             job_id = self._break_and_run(url)
             with self.timed("retry"):
                 status = self._repair(url, job_id)
@@ -114,6 +119,13 @@ class Demo:
 
     # The processes
 
+    def link_to(self, job_id: str) -> str | None:
+        """A link that signs a browser in and shows the job; None without a web UI."""
+        if self.ui is None:
+            return None
+        with use_database(None) as url, SyncClient.connect(url, Scope(tenant=tenant())) as client:
+            return sign_in_link(client, self.ui, self.home, f"jobs/{job_id}")
+
     def _start_workers(self) -> subprocess.Popen[bytes]:
         """Start all workers; returns the one that will be killed."""
         step(f"Starting {self.workers} workers")
@@ -137,6 +149,8 @@ class Demo:
         inputs = {"region": self.region, "source": SOURCE, "stacks": STACKS, "pictures": PICTURES}
         words = ["submit", str(WORKFLOW), *(f"--input={name}={value}" for name, value in inputs.items())]
         job_id = str(answer_of([*words, "--key", f"demo {uuid.uuid4()}"])["job_id"])
+        if self.ui is not None:
+            step(f"Watch it in a browser, once and within a minute: {self.link_to(job_id)}")
         with self.timed("run"):
             self._follow(url, job_id)
         run_shown(["status", job_id[-8:]])
@@ -211,12 +225,14 @@ class Demo:
             "bbox": summary.bbox,
             "database_bytes": _execute(url, "select pg_database_size(current_database())"),
             "peak_mb": self._peaks(),
+            "web_ui": f"{self.ui}jobs/{job_id}" if self.ui is not None else None,
             "seconds": {name: round(seconds, 1) for name, seconds in self.seconds.items()},
         }
 
     def _peaks(self) -> dict[str, float | None]:
         """The peak memory of the orchestrator, of a worker and of a handler's process, among the live ones."""
-        orchestrator, *workers = [process.pid for process in self.services.processes]
+        (orchestrator,) = [process.pid for process in self.services.running("orchestrator")]
+        workers = [process.pid for process in self.services.running("worker")]
         children = [pid for worker in workers for pid in _descendants(worker)]
         return {"orchestrator": _peak_mb([orchestrator]), "worker": _peak_mb(workers), "handler": _peak_mb(children)}
 

@@ -57,9 +57,11 @@ class Door:
         self._reading: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
         self.origins = origins or Origins()
 
-    async def admit(self, request: Request, permission: Permission) -> Identity:
+    async def admit(self, request: Request, permission: Permission, *, is_file: bool = False) -> Identity:
         """The identity of a request that may have what it asks for; others are refused."""
-        if permission is Permission.PUBLIC or not has_credential(request):
+        if is_file:
+            self._limits.count_file(address_of(request))
+        elif permission is Permission.PUBLIC or not has_credential(request):
             self._limits.count_address(address_of(request))
         if permission is Permission.PUBLIC:
             return ANONYMOUS

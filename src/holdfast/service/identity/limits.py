@@ -14,6 +14,8 @@ MOST_BUCKETS = 10_000
 """How many names are counted; those that asked least lately are forgotten."""
 BURST_SECONDS = 2.0
 """For how long of its rate at once a name may ask after a rest."""
+FILES_OF_A_PAGE = 25
+"""How many files of the web UI count as one request: about as many as a page loads when a browser has none of them."""
 
 
 class Buckets:
@@ -56,12 +58,15 @@ class Rates:
 
 
 class RateLimits:
-    """The limits of one process: requests of an identity, and requests and guesses of an address without one."""
+    """The limits of one process: requests of an identity; requests, files and guesses of an address without one."""
 
     def __init__(self, rates: Rates, clock: Callable[[], float] = time.monotonic) -> None:
         per_key, per_address = rates.key_requests_per_second, rates.address_requests_per_second
         self._identities = Buckets(per_key, per_key * BURST_SECONDS, clock)
         self._addresses = Buckets(per_address, per_address * BURST_SECONDS, clock)
+        # Apart from requests: people who open pages can still sign in, and a flood of requests keeps no page away.
+        files = per_address * FILES_OF_A_PAGE
+        self._files = Buckets(files, max(files * BURST_SECONDS, 2 * FILES_OF_A_PAGE), clock)
         guesses = rates.wrong_credentials_per_minute
         self._guesses = Buckets(guesses / 60, guesses, clock)
 
@@ -76,6 +81,12 @@ class RateLimits:
         seconds = self._addresses.take(network_of(address))
         if seconds > 0:
             raise TooManyRequests(f"Address {address} sends too many requests without a credential.", seconds=seconds)
+
+    def count_file(self, address: str) -> None:
+        """Count a file of the web UI. It costs next to nothing: the process has it in memory."""
+        seconds = self._files.take(network_of(address))
+        if seconds > 0:
+            raise TooManyRequests(f"Address {address} loads too many files.", seconds=seconds)
 
     def count_guess(self, address: str) -> None:
         """Count a credential that this process does not know, before anything looks at it."""

@@ -97,5 +97,6 @@ def safe_target(wanted: str | None) -> str:
     """A path of the service to go on to; anything else, such as another site, becomes the first page."""
     text = wanted or "/"
     is_path = text.startswith("/") and not text.startswith(("//", "/\\"))
-    is_plain = text.isascii() and text.isprintable() and not set(text) & set("\\ \"'<>`{}|^")
+    # Browsers leave characters such as ' and | in an address as they are; the page escapes them.
+    is_plain = text.isascii() and text.isprintable() and not set(text) & set('\\ "<>')
     return text if is_path and is_plain and len(text) <= 2000 else "/"

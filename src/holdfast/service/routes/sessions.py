@@ -16,7 +16,7 @@ from holdfast.service.call import Call, CallContext
 from holdfast.service.identity import code_flow as flow
 from holdfast.service.identity.door import ANONYMOUS, COOKIE, has_credential
 from holdfast.service.identity.origins import safe_target
-from holdfast.service.identity.pages import back_page
+from holdfast.service.identity.pages import back_page, sign_in_page
 from holdfast.service.routing import parsed_body, read_body
 from holdfast.service.table import Media, RouteTable
 from holdfast.views.identities import Session
@@ -69,11 +69,26 @@ async def open_session(call: Call) -> Response:
     body = _read(SignIn, fields)
     if (body.key is None) == (body.code is None):
         raise InvalidInput("A sign-in brings a `key` or a `code`.")
-    if body.code is not None:
-        identity = await door.identity_of_code(call.request, body.code)
-    else:
-        identity = await door.identity_of_key(call.request, (body.key or "").strip())
+    try:
+        if body.code is not None:
+            identity = await door.identity_of_code(call.request, body.code)
+        else:
+            identity = await door.identity_of_key(call.request, (body.key or "").strip())
+    except Unauthenticated:
+        if is_form and "text/html" in call.request.headers.get("accept", ""):
+            return _asked_again(call, body)
+        raise
     return await _signed_in(call, identity, safe_target(body.return_to) if is_form else None)
+
+
+def _asked_again(call: CallContext, body: SignIn) -> Response:
+    """The page again, for a person who has sent a wrong key, or the code of a link that works no more."""
+    wrong = "This key is not valid, or it has ended."
+    if body.code is not None:
+        wrong = "This link works no more: it works once, within a minute. `holdfast up` prints one at its start."
+    issuer = call.state.code_flow.issuer if call.state.code_flow is not None else None
+    status = Unauthenticated.http_status
+    return sign_in_page(call.root_path, None, safe_target(body.return_to), issuer, wrong=wrong, status=status)
 
 
 @table.delete("/session", Permission.PUBLIC, answers=Session, errors=(Unauthenticated, Forbidden, Refused))
