@@ -18,7 +18,7 @@ export function HeldMark({ held }: { readonly held: { readonly by: string; reado
   if (!held) return null;
   return (
     <span className="held" title={`Held by the ${held.by} ${held.name}`}>
-      ⏸ held by {held.by === held.name ? held.by : `${held.by} ${held.name}`}
+      ‖ held by {held.by === held.name ? held.by : `${held.by} ${held.name}`}
     </span>
   );
 }

@@ -44,7 +44,7 @@ function Breakers() {
           title: "state",
           cell: (one) => (
             <span className={`badge tone-${TONES[one.state] ?? "waiting"}`}>
-              <span aria-hidden="true">{one.state === "closed" ? "✓" : "⏸"}</span> {one.state.replaceAll("_", " ")}
+              <span aria-hidden="true">{one.state === "closed" ? "✓" : "‖"}</span> {one.state.replaceAll("_", " ")}
             </span>
           ),
         },

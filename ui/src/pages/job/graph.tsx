@@ -22,6 +22,8 @@ type Box = Node<{ readonly state: NodeState | undefined; readonly name: string; 
 const WIDTH = 210;
 const HEIGHT = 74;
 const MOST_DRAWN = 400;
+const MOST_LABEL = 240;
+const LETTER = 6;
 
 export function Graph({ job }: { readonly job: Job }) {
   const definition = useRead("/api/v1/jobs/{job_id}/definition", { path: { job_id: job.job_id } });
@@ -101,7 +103,7 @@ function BoxView({ data }: NodeProps<Box>) {
       </div>
       <div className="row small">
         {state === undefined ? <span className="quiet">{type}</span> : <StatusBadge status={state.status} note={retries(state)} />}
-        {state?.held ? <span title={`Held by ${state.held.by} ${state.held.name}`}>⏸</span> : null}
+        {state?.held ? <span title={`Held by ${state.held.by} ${state.held.name}`}>‖</span> : null}
       </div>
       {state !== undefined && state.counts.total > 1 ? (
         <div className="node-counts">
@@ -124,13 +126,18 @@ function isDim(state: NodeState | undefined): boolean {
   return state?.status === "skipped" || state?.status === "cancelled";
 }
 
+/** The condition of a branch needs room between the boxes. */
+function roomFor(label: string): { readonly width: number; readonly height: number } {
+  return label === "" ? { width: 0, height: 0 } : { width: Math.min(MOST_LABEL, LETTER * label.length), height: 24 };
+}
+
 /** Layers from left to right. */
 export function laidOut(graph: Pick<WorkflowGraph, "nodes" | "edges">): ReadonlyMap<string, { x: number; y: number }> {
   const plan = new dagre.graphlib.Graph();
   plan.setGraph({ rankdir: "LR", nodesep: 24, ranksep: 56 });
   plan.setDefaultEdgeLabel(() => ({}));
   for (const node of graph.nodes) plan.setNode(node.node, { width: WIDTH, height: HEIGHT });
-  for (const edge of graph.edges) plan.setEdge(edge.source, edge.target);
+  for (const edge of graph.edges) plan.setEdge(edge.source, edge.target, roomFor(edge.label));
   dagre.layout(plan);
   return new Map(
     graph.nodes.map((node) => {

@@ -232,7 +232,7 @@ function Queues() {
                     <tr key={queue.queue}>
                       <td>
                         {queue.queue}
-                        {queue.paused === null ? null : <span className="held"> ⏸ paused by {queue.paused.by}</span>}
+                        {queue.paused === null ? null : <span className="held"> ‖ paused by {queue.paused.by}</span>}
                       </td>
                       <td className="number">{count(queue.queued)}</td>
                       <td className="number">{count(queue.held)}</td>

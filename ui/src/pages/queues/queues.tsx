@@ -6,7 +6,7 @@ import { useRead } from "../../api/hooks";
 import { Empty, Shown } from "../../components/states";
 import { ListPage, listOf } from "../../components/list_page";
 import { When } from "../../components/time";
-import { count, counted } from "../../words/numbers";
+import { count, counted, duration } from "../../words/numbers";
 
 const OFTEN_MS = 3_000;
 
@@ -36,7 +36,7 @@ export function Queues() {
             cell: (one) =>
               one.paused === null ? null : (
                 <span className="held">
-                  ⏸ paused by {one.paused.by}
+                  ‖ paused by {one.paused.by}
                   {one.paused.reason ? `: ${one.paused.reason}` : ""} · <Link href="/gates">pauses</Link>
                 </span>
               ),
@@ -56,7 +56,7 @@ export function Queues() {
           { title: "busy", isNumber: true, cell: (one) => `${count(one.tasks)} of ${count(one.concurrency)}` },
           { title: "handlers", cell: (one) => <span title={one.handlers.join("\n")}>{counted(one.handlers.length, "handler")}</span> },
           { title: "up since", cell: (one) => <When at={one.started_at} /> },
-          { title: "lease", isNumber: true, cell: (one) => `${one.lease_seconds} s` },
+          { title: "lease ends in", isNumber: true, cell: (one) => duration(one.lease_seconds) },
           {
             title: "",
             cell: (one) =>
@@ -80,7 +80,7 @@ export function Queues() {
           { title: "jobs", isNumber: true, cell: (one) => count(one.jobs) },
           { title: "oldest job", cell: (one) => (one.oldest_job === null ? "" : <Link href={`/jobs/${one.oldest_job}`}>…{one.oldest_job.slice(-8)}</Link>) },
           { title: "up since", cell: (one) => <When at={one.started_at} /> },
-          { title: "lease", isNumber: true, cell: (one) => `${one.lease_seconds} s` },
+          { title: "lease ends in", isNumber: true, cell: (one) => duration(one.lease_seconds) },
         ]}
       />
     </div>

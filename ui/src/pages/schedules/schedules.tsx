@@ -40,7 +40,7 @@ export function Schedules() {
               </span>
             ) : (
               <span className="held">
-                ⏸ paused by {one.paused.by}
+                ‖ paused by {one.paused.by}
                 {one.paused.reason ? `: ${one.paused.reason}` : ""}
               </span>
             ),
