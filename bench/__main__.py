@@ -11,7 +11,7 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from bench import limits, notifying
+from bench import limits, notifying, over_http
 from bench.ageing import age, claim_milliseconds, open_snapshot, sizes
 from bench.backlog import rate_behind
 from bench.correcting import correct_one_of
@@ -22,8 +22,11 @@ from bench.killing import Killed, kill_each
 from bench.listening import keep_commit_times, listen
 from bench.recovering import cancel_and_resume
 from bench.results import gather
+from bench.traces import compare as compare_traces
 from bench.workloads import Measured, chain, fan, idle_latencies, jobs_of, measure, one_task, pick, run_jobs
+from holdfast.cli.session import begin_traces
 from holdfast.embedded.server import use_embedded
+from holdfast.settings import load_settings
 from holdfast.store.migrate import apply_missing
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import NewJob
@@ -41,11 +44,15 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--widest", type=int, default=100_000, help="the widest fan-out (default: 100,000)")
     parser.add_argument("--results", action="store_true", help="only read the results of a wide fan-out")
+    parser.add_argument("--correction", action="store_true", help="only correct one item of a wide fan-out")
     parser.add_argument(
         "--backlog", action="store_true", help="only run 10,000 and 100,000 jobs that waited before the start"
     )
     parser.add_argument(
         "--receivers", action="store_true", help="only run a wide fan-out whose items fail, with and without receivers"
+    )
+    parser.add_argument(
+        "--over-http", action="store_true", help="only run tasks by a worker over HTTP, and by one at the database"
     )
     parser.add_argument("--aged", type=int, default=0, help="run this number of tasks, then measure W1 to W4 again")
     parser.add_argument(
@@ -80,8 +87,17 @@ def main() -> None:
         metavar="N",
         help="only send events to N listeners, at higher and higher rates (default: 2,000)",
     )
+    parser.add_argument(
+        "--traces",
+        type=int,
+        nargs="?",
+        const=10_000,
+        metavar="N",
+        help="only run a fan-out of N items without a trace, within one, and with its spans sent (default: 10,000)",
+    )
     arguments = parser.parse_args()
     if arguments.serve:
+        begin_traces(load_settings())
         run_child(arguments.serve, arguments.url)
         return
     folder = tempfile.TemporaryDirectory(prefix="holdfast-bench-", ignore_cleanup_errors=True)
@@ -100,14 +116,20 @@ def run(arguments: argparse.Namespace, url: str, home: Path) -> None:
         asyncio.run(large(url, home, arguments.large))
     elif arguments.receivers:
         asyncio.run(receivers(url, arguments.runs, arguments.widest))
+    elif arguments.over_http:
+        asyncio.run(workers_over_http(url, arguments.runs, min(arguments.widest, 10_000)))
     elif arguments.backlog:
         asyncio.run(backlog(url, arguments.runs))
     elif arguments.service:
         asyncio.run(service(url, arguments.runs, arguments.service, arguments.widest))
     elif arguments.listeners:
         asyncio.run(listening(url, arguments.listeners))
+    elif arguments.traces:
+        asyncio.run(traced(url, arguments.runs, arguments.traces))
     elif arguments.results:
         asyncio.run(results_alone(url, arguments.widest))
+    elif arguments.correction:
+        asyncio.run(correction_alone(url, arguments.widest))
     else:
         asyncio.run(bench(url, arguments.runs, arguments.widest, arguments.aged))
 
@@ -143,6 +165,13 @@ async def results_alone(url: str, widest: int) -> None:
     await store.close()
 
 
+async def correction_alone(url: str, widest: int) -> None:
+    await apply_missing(url)
+    store = PostgresStore(url, "bench")
+    await correction(url, store, widest)
+    await store.close()
+
+
 async def receivers(url: str, runs: int, width: int) -> None:
     await apply_missing(url)
     store = PostgresStore(url, "bench")
@@ -154,6 +183,19 @@ async def receivers(url: str, runs: int, width: int) -> None:
         f" receivers, {width / statistics.median(found.beside):,.0f} with; the share is {statistics.median(shares):.2f}"
         f" ({shares[0]:.2f} to {shares[-1]:.2f}); {found.rows:,} rows in the outbox for each job"
     )
+
+
+async def workers_over_http(url: str, runs: int, width: int) -> None:
+    await apply_missing(url)
+    store = PostgresStore(url, "bench")
+    for compared in await over_http.compare(url, store, width, runs):
+        shares = compared.ratios
+        print(
+            f"{'over HTTP':<12} {compared.name}, 16 slots: {statistics.median(compared.over_http):,.0f} tasks/s over"
+            f" HTTP, {statistics.median(compared.at_database):,.0f} at the database; the share is"
+            f" {statistics.median(shares):.2f} ({shares[0]:.2f} to {shares[-1]:.2f}; goal: at least 0.5)"
+        )
+    await store.close()
 
 
 async def backlog(url: str, runs: int) -> None:
@@ -181,6 +223,28 @@ async def listening(url: str, number: int) -> None:
     os.environ |= {"HOLDFAST_PORT": str(port), "HOLDFAST_API_CONNECTIONS": str(2 * number + 200)}
     with Fleet(url, ("orchestrator", "resting", SERVICE)) as fleet:
         await listen(url, fleet, port, number)
+
+
+async def traced(url: str, runs: int, width: int) -> None:
+    await apply_missing(url)
+    store = PostgresStore(url, "bench")
+    found = await compare_traces(url, store, width, runs)
+    await store.close()
+    base = found.without
+    for name, rounds in (
+        ("no trace", base),
+        ("a trace that is kept", found.kept),
+        ("a trace that is sent", found.sent),
+    ):
+        cpu = statistics.median(one.cpu_seconds for one in rounds) / width * 1000
+        shares = sorted(first.cpu_seconds / one.cpu_seconds for first, one in zip(base, rounds, strict=True))
+        print(
+            f"{'traces':<12} {width:,} items, {name}: {width / statistics.median(one.seconds for one in rounds):,.0f}"
+            f" items/s, {cpu:.3f} ms of processor time for each; without a trace it is {statistics.median(shares):.2f}"
+            f" of that ({shares[0]:.2f} to {shares[-1]:.2f})",
+            flush=True,
+        )
+    print(f"{'traces':<12} a process that sends nothing finds that out in {found.asked_nanoseconds:.0f} ns")
 
 
 async def flooding(url: str, home: Path, groups: int, runs: int) -> None:

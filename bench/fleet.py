@@ -13,7 +13,7 @@ from types import TracebackType
 
 import psutil
 
-from holdfast.assembly import new_services, new_web_server
+from holdfast.assembly import new_services, new_web_server, new_worker_over_http
 from holdfast.define.registry import discover
 from holdfast.settings import load_settings
 
@@ -22,6 +22,8 @@ WORKERS = {
     "worker": ("bench.handlers", CONCURRENCY),
     "both": ("bench.handlers", CONCURRENCY),
     "resting": ("bench.handlers", 4_000),
+    "sixteen": ("bench.handlers", 16),
+    "over_http": ("bench.handlers", 16),
     "flooding": ("holdfast.apps.flood", 2),
     "rasters": ("holdfast.apps.raster.handlers", 1),
 }
@@ -39,13 +41,14 @@ async def serve(role: str, url: str) -> None:
         await serve_http(url)
         return
     module, concurrency = WORKERS.get(role, (None, None))
-    services = new_services(
-        url,
-        load_settings(),
-        registry=discover([module]) if module is not None else None,
-        orchestrate=role in ORCHESTRATORS,
-        concurrency=concurrency,
-    )
+    registry, settings = discover([module]) if module is not None else None, load_settings()
+    if role == "over_http":
+        assert registry is not None and settings.url is not None
+        services = new_worker_over_http(settings.url, settings.api_key, settings, registry, concurrency=concurrency)
+    else:
+        services = new_services(
+            url, settings, registry=registry, orchestrate=role in ORCHESTRATORS, concurrency=concurrency
+        )
     await services.start()
     print("ready", flush=True)
     await services.wait()

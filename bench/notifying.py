@@ -39,7 +39,7 @@ async def compare(url: str, store: PostgresStore, width: int, runs: int) -> Noti
     """In turns, because the machine's speed varies."""
     seconds: dict[bool, list[float]] = {False: [], True: []}
     os.environ["HOLDFAST_OUTGOING_ALLOW"] = "127.0.0.1"
-    receiver = await asyncio.start_server(_accept, "127.0.0.1", 0)
+    receiver = await asyncio.start_server(accept, "127.0.0.1", 0)
     port = receiver.sockets[0].getsockname()[1]
     async with store.connections.use("bench") as connection:
         await connection.execute(
@@ -63,7 +63,7 @@ async def _rounds(store: PostgresStore, width: int, runs: int, seconds: dict[boo
             found.append(await run_jobs(store, [job]))
 
 
-async def _accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """A receiver that takes everything."""
     head = await reader.readuntil(b"\r\n\r\n")
     length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))

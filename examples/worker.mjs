@@ -58,33 +58,57 @@ async function run(task) {
     report = { outcome: "failed", failure: { code: error.code ?? "HANDLER_ERROR", message: String(error) } };
   }
   clearTimeout(limit);
-  if (running.has(task.lease)) await ask("POST", "report", { worker_id: workerId, reports: [{ lease: task.lease, ...report }] });
+  if (running.has(task.lease)) await askAsWorker("report", { reports: [{ lease: task.lease, ...report }] });
   running.delete(task.lease);
+}
+
+function lose(leases) {
+  for (const lease of leases) {
+    running.get(lease)?.abort();
+    running.delete(lease);
+  }
+}
+
+async function askAsWorker(path, body) {
+  const asking = workerId;
+  try {
+    return await ask("POST", path, { worker_id: asking, ...body });
+  } catch (error) {
+    if (error.code !== "WORKER_GONE") throw error;
+    if (asking !== workerId) return;
+    // An outage was longer than our lease: we hold nothing any more, and begin again.
+    lose([...running.keys()]);
+    workerId = undefined;
+  }
 }
 
 async function renew() {
   while (true) {
     await pause((LEASE_SECONDS * 1000) / 3);
-    const renewed = await ask("POST", "renew", { worker_id: workerId, leases: [...running.keys()] });
-    for (const lease of [...renewed.lost, ...renewed.cancelled]) running.get(lease)?.abort();
-    for (const lease of renewed.lost) running.delete(lease);
+    const renewed = workerId && (await askAsWorker("renew", { leases: [...running.keys()] }));
+    for (const lease of renewed?.cancelled ?? []) running.get(lease)?.abort();
+    lose(renewed?.lost ?? []);
   }
 }
 
-const name = `javascript-${process.pid}`;
-const registration = { name, handlers: Object.keys(handlers), concurrency: SLOTS, lease_seconds: LEASE_SECONDS };
-workerId = (await ask("POST", "register", { ...registration, registration_id: randomUUID() })).worker_id;
+async function register() {
+  const name = `javascript-${process.pid}`;
+  const wish = { name, handlers: Object.keys(handlers), concurrency: SLOTS, lease_seconds: LEASE_SECONDS };
+  workerId = (await ask("POST", "register", { ...wish, registration_id: randomUUID() })).worker_id;
+  console.log(`${name} is worker ${workerId}`);
+}
+
 process.on("SIGTERM", () => (stopping = true));
-console.log(`${name} is worker ${workerId}`);
 renew().catch((error) => (console.error(error.message), process.exit(1)));
 while (!stopping) {
   const free = SLOTS - running.size;
-  if (free === 0) await pause(20);
+  if (!workerId) await register();
+  else if (free === 0) await pause(20);
   else {
-    const wish = { worker_id: workerId, claim_id: randomUUID(), free, wait_seconds: 2 };
-    for (const task of (await ask("POST", "claim", wish)).tasks) run(task);
+    const claimed = await askAsWorker("claim", { claim_id: randomUUID(), free, wait_seconds: 2 });
+    for (const task of claimed?.tasks ?? []) run(task);
   }
 }
 while (running.size > 0) await pause(20);
-await ask("POST", "leave", { worker_id: workerId });
+if (workerId) await askAsWorker("leave");
 process.exit(0);

@@ -19,7 +19,7 @@ from holdfast import masking
 from holdfast.embedded.server import use_embedded
 from holdfast.store.migrate import apply_missing
 from holdfast.store.postgres import PostgresStore
-from tests import stores
+from tests import sources, stores
 
 Answer = TypeVar("Answer")
 
@@ -51,6 +51,14 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
     # A service that a test starts serves HTTP if the test says so: its libraries take a second to import.
     monkeypatch.setenv("HOLDFAST_API", "0")
+
+
+@pytest.fixture(params=[sources.DATABASE, sources.HTTP])
+def each_source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The test runs with a worker at the database, and with one over HTTP."""
+    monkeypatch.setattr(sources, "kind", request.param)
+    kind: str = request.param
+    return kind
 
 
 @pytest.fixture(scope="session")

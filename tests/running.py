@@ -7,11 +7,11 @@ import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.assembly import new_services
+from holdfast.assembly import new_services, new_worker_over_http
 from holdfast.bootstrap import open_payloads
 from holdfast.client import Client
 from holdfast.core.states import JOB_TERMINAL
@@ -26,6 +26,7 @@ from holdfast.views.encoding import to_json
 from holdfast.views.history import event_view
 from holdfast.views.jobs import job_view
 from holdfast.worker import builtin
+from tests import sources
 from tests.conftest import eventually
 
 HOME = Path(tempfile.mkdtemp(prefix="holdfast-tests-"))
@@ -124,13 +125,35 @@ async def serving(
     concurrency: int | None = None,
     **settings: Any,
 ) -> AsyncIterator[Services]:
-    """An orchestrator and a worker that run for the duration of the block."""
+    """An orchestrator and a worker that run for the duration of the block. In the tests that run over both sources,
+    the worker is once at the database, and once over HTTP."""
     chosen = Settings(database_url=url, **(QUICK | settings))
     known = (handlers or discover()) if work else None
-    with streams_kept():
-        async with new_services(
-            url, chosen, registry=known, orchestrate=orchestrate, concurrency=concurrency
-        ) as services:
+    async with AsyncExitStack() as stack:
+        stack.enter_context(streams_kept())
+        if known is not None and sources.kind == sources.HTTP:
+            if orchestrate:
+                await stack.enter_async_context(new_services(url, chosen, orchestrate=True))
+            services = await stack.enter_async_context(_over_http(url, chosen, known, concurrency))
+        else:
+            made = new_services(url, chosen, registry=known, orchestrate=orchestrate, concurrency=concurrency)
+            services = await stack.enter_async_context(made)
+        yield services
+
+
+@asynccontextmanager
+async def _over_http(
+    url: str, settings: Settings, handlers: Registry, concurrency: int | None
+) -> AsyncIterator[Services]:
+    """A worker without a database, and the service from which it gets its tasks."""
+    # Imported late: it stands on this module.
+    from tests.service.serving import serving_http
+
+    own = {"payload_inline_bytes": settings.payload_inline_bytes}
+    async with serving_http(url, **own) as service:
+        key = await service.admin.add_key("worker", roles=["admin"], tenant="*")
+        worker = new_worker_over_http(service.url, key.key, settings, handlers, concurrency=concurrency)
+        async with worker as services:
             yield services
 
 

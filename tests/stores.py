@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests import google_door
+from tests.ports import free_port
 
 AZURITE = "3.35.0"
 ACCOUNT = "devstoreaccount1"
@@ -153,7 +154,7 @@ def azure(folder: Path) -> Iterator[AzureBucket]:
     """A container with the token of a managed identity, and without the account's key."""
     node, program = _azurite()
     certificates = _certificates(folder)
-    port, log = _free_port(), folder / "azurite.log"
+    port, log = free_port(), folder / "azurite.log"
     command = [
         str(node), str(program), "--blobHost", "127.0.0.1", "--blobPort", str(port), "--oauth", "basic",
         "--cert", str(certificates.server), "--key", str(certificates.key), "--inMemoryPersistence",
@@ -251,13 +252,6 @@ def _token() -> str:
         "iat": now - 60, "nbf": now - 60, "exp": now + 3600, "tid": TENANT, "oid": PERSON,
     }  # fmt: skip
     return f"{part({'alg': 'none', 'typ': 'JWT'})}.{part(claims)}.c2lnbmVk"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -43,10 +43,13 @@ class Handlers:
     def __init__(self) -> None:
         self.ran: Counter[str] = Counter()
         self.seen: list[tuple[int, Any]] = []
+        self.spoils = False
 
     def stack(self, ctx: Context, size: int, limit: int) -> dict[str, Any]:
         self.ran["stack"] += 1
         self.seen.append((ctx.generation, ctx.inputs["limit"]))
+        if self.spoils:
+            return {"nothing": None}
         if size > limit:
             raise ValueError(f"{size} is larger than {limit}")
         return {"size": size, "limit": limit}
@@ -63,7 +66,10 @@ class Handlers:
         def echo_params(**params: Any) -> dict[str, Any]:
             return self.echo_params(**params)
 
-        return registry(stack=stack, echo_params=echo_params)
+        def echo_all(**params: Any) -> dict[str, Any]:
+            return {"params_echoed": self.echo_params(**params)}
+
+        return registry(stack=stack, echo_params=echo_params, echo_all=echo_all)
 
 
 def asked(verb: Verb = Verb.RESUME, node: str | None = None, **correction: Any) -> VerbRequest:
@@ -184,9 +190,146 @@ async def test_kept_outputs_must_keep_the_contract_of_the_corrected_workflow(dat
         with pytest.raises(Refused, match="break the contract") as refused:
             await engine.client.plan(job_id, asked(text=text))
         assert [one.path for one in refused.value.errors] == ["stack[1]"]
+        with pytest.raises(Refused, match="break the contract") as refused:
+            await engine.client.plan(job_id, asked(text=text.replace("tital", "title")))
+        reasons = [one.message for one in refused.value.errors]
+        assert len(reasons) == 2 and "stack[1]" in reasons[0] and reasons[1].endswith("in another way: register")
         loose = text.replace("maximum: 5", "maximum: 50").replace("tital", "title")
         plan, status = await corrected(engine, job_id, asked(text=loose, stale=Stale.RERUN))
         assert actions(plan) == {"register": ("rerun", 1)} and status["status"] == "completed"
+
+
+async def test_outputs_that_are_not_kept_need_not_keep_the_contract_of_the_corrected_workflow(
+    database_url: str,
+) -> None:
+    small = "output_schema: {type: object, properties: {size: {type: integer, maximum: 5}}}"
+    work = Handlers()
+    async with running(database_url, work.registry) as engine:
+        groups = [{"id": 0, "size": 1}, {"id": 1, "size": 9}, {"id": 2, "size": 2}, {"id": 3, "size": 8}]
+        job_id = (await engine.run(FLOW, {"limit": 10, "groups": groups}))["job_id"]
+        text = FLOW.replace("retry: {max_retries: 0}}", f"retry: {{max_retries: 0}}, {small}}}")
+        other = {"groups": [{"id": 0, "size": 1}, {"id": 1, "size": 3}, {"id": 2, "size": 2}]}
+        with pytest.raises(Refused, match="break the contract") as refused:
+            await engine.client.plan(job_id, asked(text=text, inputs=other, stale=Stale.KEEP))
+        assert [one.path for one in refused.value.errors] == ["stack[1]"], "what is gone is not kept"
+        plan, status = await corrected(engine, job_id, asked(text=text, inputs=other, stale=Stale.RERUN))
+        assert actions(plan)["stack"] == ("rerun", 1) and status["status"] == "completed"
+        strict = "output_schema: {type: object, required: [params_echoed]}"
+        text = text.replace(small, strict).replace("{handler: stack,", "{handler: echo_all,")
+        plan, status = await corrected(engine, job_id, asked(text=text, stale=Stale.RERUN))
+        assert actions(plan)["stack"] == ("rerun", 3) and status["status"] == "completed"
+
+
+PAGES = """
+workflow_id: pages
+nodes:
+  each:
+    type: fan_out
+    source: "{{ [1, 2, 3, 4] }}"
+    task: {handler: echo_params, params: {n: "{{ item }}"}}
+    next: all
+  all:
+    type: fan_in
+    handler: last
+    LAST
+    batch: {handler: page, size: 2, BATCH}
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "batch", "broken"),
+    [
+        ("output_schema: {type: integer}", "params: {}", []),
+        ("params: {}", "output_schema: {type: string}", []),
+        ("output_schema: {type: string}", "params: {}", ["all"]),
+        ("params: {}", "output_schema: {type: integer}", ["all[0]", "all[1]"]),
+    ],
+)
+async def test_batches_and_the_task_behind_them_have_contracts_of_their_own(
+    database_url: str, last: str, batch: str, broken: list[str]
+) -> None:
+    def page(page: Any) -> str:
+        return "page"
+
+    def count() -> int:
+        return 4
+
+    work = Handlers()
+    known = registry(page=page, last=count, echo_params=work.echo_params)
+    async with running(database_url, known) as engine:
+        plain = PAGES.replace("LAST", "params: {}").replace("BATCH", "params: {}")
+        job_id = (await engine.run(plain))["job_id"]
+        request = asked(text=PAGES.replace("LAST", last).replace("BATCH", batch))
+        if broken:
+            with pytest.raises(Refused, match="break the contract") as refused:
+                await engine.client.plan(job_id, request)
+            assert [one.path for one in refused.value.errors] == broken
+        else:
+            _, status = await corrected(engine, job_id, request)
+            assert status["status"] == "completed" and work.ran == {"echo_params": 4}
+
+
+async def test_a_kept_task_that_runs_again_later_keeps_the_contract_that_a_correction_brought(
+    database_url: str,
+) -> None:
+    work = Handlers()
+    async with running(database_url, work.registry) as engine:
+        job_id = (await engine.run(FLOW, {"limit": 10}))["job_id"]
+        strict = "output_schema: {type: object, required: [size]}"
+        text = FLOW.replace("retry: {max_retries: 0}}", f"retry: {{max_retries: 0}}, {strict}}}")
+        plan, status = await corrected(engine, job_id, asked(text=text))
+        assert actions(plan) == {} and status["status"] == "completed"
+        work.spoils = True
+        _, status = await corrected(engine, job_id, VerbRequest(Verb.CLEAR, "stack", (1,)))
+        assert (status["status"], status["error"]["code"]) == ("failed", "CONTRACT_VIOLATION")
+
+
+async def test_only_the_batch_of_a_corrected_item_runs_again(database_url: str) -> None:
+    ran: list[Any] = []
+
+    def page(page: dict[str, Any], ctx: Context) -> int:
+        results = [one["n"] for one in ctx.results(page["node"], page["offset"], page["limit"])]
+        ran.append(results)
+        return sum(results)
+
+    def last(ctx: Context) -> int:
+        return sum(ctx.results("all"))
+
+    work = Handlers()
+    known = registry(page=page, last=last, echo_params=work.echo_params)
+    text = PAGES.replace("LAST", "rerun: {within_hours: 1}").replace("BATCH", "params: {}")
+    text = text.replace("{{ [1, 2, 3, 4] }}", "{{ inputs.numbers }}")
+    text = text.replace("nodes:", "inputs: {numbers: {type: array, default: [1, 2, 3, 4, 5]}}\nnodes:", 1)
+    text = text.replace("source:", 'item_key: "{{ item // 10 }}"\n    source:').replace(
+        "[1, 2, 3, 4, 5]", "[1, 12, 23, 34]"
+    )
+    async with running(database_url, known) as engine:
+        job_id = (await engine.run(text))["job_id"]
+        assert sorted(ran) == [[1, 12], [23, 34]]
+        ran.clear()
+        plan, status = await corrected(engine, job_id, asked(inputs={"numbers": [1, 12, 29, 34]}, stale=Stale.RERUN))
+        assert actions(plan) == {"each": ("rerun", 1), "all": ("rerun", 2)}
+        assert ran == [[29, 34]] and status["result"] == 76 and status["status"] == "completed"
+        await engine.query("update tasks set finished_at = finished_at - interval '2 hours' where node = 'all'")
+        late = await engine.client.plan(job_id, asked(inputs={"numbers": [1, 12, 29, 35]}, stale=Stale.RERUN))
+        assert late.refusal is not None and "these are over" in str(late.refusal)
+
+
+async def test_a_corrected_job_keeps_its_identity_and_its_key(database_url: str) -> None:
+    work = Handlers()
+    async with running(database_url, work.registry) as engine:
+        first = await engine.run(FLOW)
+        keyed = await engine.client.submit(load_text(FLOW), {"limit": 4}, key="monday")
+        await engine.finished(keyed.job_id)
+        for job_id in (first["job_id"], keyed.job_id):
+            await corrected(engine, job_id, asked(inputs={"limit": 10}, stale=Stale.KEEP))
+        again = await engine.client.submit(load_text(FLOW))
+        assert (again.answer, again.job_id) == ("already_completed", first["job_id"])
+        again = await engine.client.submit(load_text(FLOW), {"limit": 4}, key="monday")
+        assert (again.answer, again.job_id) == ("already_completed", keyed.job_id)
+        other = await engine.client.submit(load_text(FLOW), {"limit": 10})
+        assert other.answer == "created" and other.job_id not in (first["job_id"], keyed.job_id)
+        await engine.finished(other.job_id)
 
 
 async def test_a_plan_of_a_correction_is_carried_out_exactly_or_not_at_all(database_url: str) -> None:

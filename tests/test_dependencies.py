@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import sources
 from tests.conftest import eventually
 from tests.gateway import URL, Gateway
 from tests.running import Engine
+from tests.service.serving import serving_http
 
 pytestmark = pytest.mark.anyio
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
@@ -55,9 +59,10 @@ def gateway() -> Iterator[Gateway]:
 
 @pytest.fixture
 async def engine(
-    request: pytest.FixtureRequest, database_url: str, gateway: Gateway, tmp_path: Path
+    request: pytest.FixtureRequest, database_url: str, gateway: Gateway, tmp_path: Path, each_source: str
 ) -> AsyncIterator[Engine]:
-    """An orchestrator and two workers, each in its own process; one of the workers may reach a failpoint."""
+    """An orchestrator and two workers, each in its own process; one of the workers may reach a failpoint. The workers
+    are once at the database, and once over HTTP."""
     environment = {
         **os.environ,
         "HOLDFAST_DATABASE_URL": database_url,
@@ -72,19 +77,25 @@ async def engine(
     if hasattr(request, "param"):
         environment["HOLDFAST_FAILPOINT"] = request.param
     worker = [HOLDFAST, "worker", "--handlers", "tests.gateway", "--concurrency", str(SLOTS // 2)]
-    processes = [
-        subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for command in ([HOLDFAST, "orchestrator"], worker, worker)
-    ]
-    engine = Engine(database_url)
-    try:
-        yield engine
-    finally:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.wait(20)
-        await engine.store.close()
+    async with AsyncExitStack() as stack:
+        place = dict(environment)
+        if each_source == sources.HTTP:
+            service = await stack.enter_async_context(serving_http(database_url))
+            place |= {"HOLDFAST_URL": service.url, "HOLDFAST_API_KEY": await service.key("worker")}
+            del place["HOLDFAST_DATABASE_URL"]
+        processes = [
+            subprocess.Popen(command, cwd=ROOT, env=own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            for command, own in (([HOLDFAST, "orchestrator"], environment), (worker, place), (worker, place))
+        ]
+        engine = Engine(database_url)
+        try:
+            yield engine
+        finally:
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                await asyncio.to_thread(process.wait, 20)
+            await engine.store.close()
 
 
 async def rows(engine: Engine, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
@@ -170,10 +181,10 @@ async def test_an_outage_opens_the_breaker_which_closes_by_itself_without_spendi
     # The breaker opened before every task had called the gateway.
     assert asked < 100
 
-    async def probed_in_vain() -> bool:
+    async def probed_without_success() -> bool:
         return sum(gateway.asked.values()) >= asked + 3
 
-    await eventually(probed_in_vain)
+    await eventually(probed_without_success)
     gateway.mode = "ok"
     status = await engine.finished(job_id, 60)
     assert (status["status"], status["result"]["count"]) == ("completed", 200)

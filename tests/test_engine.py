@@ -93,6 +93,7 @@ async def test_every_node_type_runs_to_its_end(database_url: str) -> None:
         assert set(statuses(full).values()) == {"completed"}
 
 
+@pytest.mark.usefixtures("each_source")
 async def test_a_handler_that_exits_in_any_way_does_not_disturb_others(database_url: str) -> None:
     left = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -388,6 +389,7 @@ nodes:
         assert status["error"]["message"] == "no luck"
 
 
+@pytest.mark.usefixtures("each_source")
 async def test_a_transient_failure_is_retried_until_it_succeeds(database_url: str) -> None:
     attempts = Counter[str]()
 
@@ -450,6 +452,7 @@ async def test_wrong_arguments_are_permanent(database_url: str) -> None:
     assert (status["status"], status["error"]["code"]) == ("failed", "CONTRACT_VIOLATION")
 
 
+@pytest.mark.usefixtures("each_source")
 async def test_a_cancel_stops_queued_tasks_and_no_new_task_starts(database_url: str) -> None:
     started, seen = asyncio.Event(), []
 
@@ -524,6 +527,7 @@ nodes:
     assert statuses(status)["a"] == "failed"
 
 
+@pytest.mark.usefixtures("each_source")
 async def test_an_attempt_that_takes_too_long_is_ended_and_retried(database_url: str) -> None:
     attempts = Counter[str]()
 
@@ -638,6 +642,7 @@ async def test_the_text_of_a_backslash_u0000_is_not_a_nul_character(database_url
     assert (status["status"], status["result"]) == ("completed", "the escape \\u0000 as six letters")
 
 
+@pytest.mark.usefixtures("each_source")
 async def test_a_context_has_the_job_the_node_and_the_attempt(database_url: str) -> None:
     seen: list[Any] = []
 
@@ -665,6 +670,7 @@ nodes:
     ]
 
 
+@pytest.mark.usefixtures("each_source")
 async def test_invariant_8_counters_equal_tasks_however_the_items_end(database_url: str) -> None:
     async def mixed(index: int) -> int:
         if index % 7 == 3:
@@ -705,6 +711,7 @@ nodes:
     assert status["status"] == "partial"
 
 
+@pytest.mark.usefixtures("each_source")
 async def test_a_cancel_during_the_last_task_is_answered_as_too_late(database_url: str) -> None:
     began, released = Event(), Event()
 

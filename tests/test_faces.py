@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import inspect
+import re
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+import holdfast
 from holdfast import Client, SyncClient, Verb, VerbRequest, load_text, to_json
 from holdfast.define.gates import BreakerRules
 from holdfast.errors import InvalidInput, NeedsDatabase, NotFound, Permanent, Refused, Unreachable
@@ -113,6 +117,31 @@ def test_the_synchronous_client_has_every_method_with_the_same_parameters() -> N
         # An event of asyncio is of no use outside of its loop.
         wanted = [shape(one) for one in signature.parameters.values() if one.name != "wake"]
         assert [shape(one) for one in ours[name].parameters.values()] == wanted, name
+
+
+STEPS = {
+    "correcting.plan_correction", "defaults.defaults_now", "known_workers.credential_of", "known_workers.tenant_of",
+    "reading.identities_of_key", "schedules.new_row", "submitting.resume_failed",
+}  # fmt: skip
+"""What other operations are made of. No client asks for them alone."""
+
+
+def test_a_client_has_every_operation() -> None:
+    """Everything public in operations/ that takes a scope is called by a method, by its module or a name for that."""
+    package = Path(holdfast.__file__).parent
+    clients = " ".join(path.read_text(encoding="utf-8") for path in package.glob("client*.py"))
+    operations = {
+        f"{path.stem}.{function.name}"
+        for path in (package / "operations").glob("*.py")
+        for function in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and not function.name.startswith("_")
+        if function.args.args and function.args.args[0].arg == "scope"
+    }
+    for module, name in re.findall(r"from holdfast\.operations import (\w+) as (\w+)", clients):
+        clients = re.sub(rf"\b{name}\.", f"{module}.", clients)
+    called = {one for one in operations if re.search(rf"\b{re.escape(one)}\b", clients)}
+    assert len(called) > 80
+    assert operations - called == STEPS
 
 
 def test_a_client_over_a_url_has_every_method_or_says_which_need_a_database() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -18,7 +17,8 @@ from holdfast.client import Client
 from holdfast.operations.scope import Scope
 from tests.conftest import eventually
 from tests.docs.pages import ROOT
-from tests.running import running
+from tests.ports import free_port
+from tests.running import SHORT_LEASES, running
 from tests.service.processes import api_process
 
 pytestmark = pytest.mark.anyio
@@ -39,10 +39,10 @@ inputs: {items: {type: array}}
 
 
 @asynccontextmanager
-async def javascript(url: str, key: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def javascript(url: str, key: str, lease_seconds: str = "60") -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
         NODE, PROGRAM,
-        env=os.environ | {"HOLDFAST_URL": url, "HOLDFAST_API_KEY": key, "LEASE_SECONDS": "60"},
+        env=os.environ | {"HOLDFAST_URL": url, "HOLDFAST_API_KEY": key, "LEASE_SECONDS": lease_seconds},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     try:
@@ -51,13 +51,6 @@ async def javascript(url: str, key: str) -> AsyncIterator[asyncio.subprocess.Pro
         if process.returncode is None:
             process.kill()
         await process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def test_a_javascript_worker_finishes_a_workflow_while_the_service_is_killed_and_started_twice(
@@ -86,3 +79,29 @@ async def test_a_javascript_worker_finishes_a_workflow_while_the_service_is_kill
         attempts = await engine.query("select outcome, count(*) from holdfast.attempts group by 1")
         assert attempts == [], "no attempt was lost or made twice"
         assert await engine.query("select count(*) from holdfast.workers where ended_at is null") == [(0,)]
+
+
+async def test_a_javascript_worker_registers_again_after_an_outage_that_was_longer_than_its_lease(
+    database_url: str, tmp_path: Path
+) -> None:
+    """A regression: it ended, and the job waited for a person."""
+    async with Client.connect(database_url, Scope("default", "test")) as client:
+        key = (await client.add_key("javascript", roles=["worker"])).key
+    port = free_port()
+    async with running(database_url, work=False, **SHORT_LEASES) as engine:
+
+        async def workers(which: str, number: int) -> bool:
+            rows = await engine.query(f"select 1 from holdfast.workers where {which}")
+            return len(rows) == number
+
+        async with javascript(f"http://127.0.0.1:{port}", key, "2") as worker:
+            async with api_process(database_url, tmp_path, HOLDFAST_PORT=str(port)):
+                await eventually(partial(workers, "ended_at is null", 1), 60)
+            await eventually(partial(workers, "ended_at is null", 0), 60)
+            async with api_process(database_url, tmp_path, HOLDFAST_PORT=str(port)):
+                job_id = await engine.submit(FLOW, {"items": list(range(20))})
+                status = await engine.finished(job_id, 60)
+                worker.send_signal(signal.SIGTERM)
+                said = (await asyncio.wait_for(worker.communicate(), 30))[0].decode()
+        assert (status["status"], worker.returncode) == ("completed", 0), said
+        assert await workers("true", 2), said

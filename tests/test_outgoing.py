@@ -54,6 +54,15 @@ def gateway() -> Iterator[Gateway]:
         "127.0.0.1",
         "0.0.0.0",
         "255.255.255.255",
+        "192.0.0.192",
+        "192.88.99.1",
+        "64:ff9b:1::10.0.0.1",
+        "64:ff9b:1:ffff::1",
+        "::ffff:0:127.0.0.1",
+        "::ffff:0:169.254.169.254",
+        "3fff::1",
+        "5f00::1",
+        "4000::1",
     ],
 )
 def test_an_address_that_leads_to_a_private_one_counts_as_private(address: str) -> None:
@@ -62,7 +71,9 @@ def test_an_address_that_leads_to_a_private_one_counts_as_private(address: str) 
         Outgoing().addresses(address, 443)
 
 
-@pytest.mark.parametrize("address", ["8.8.8.8", "64:ff9b::8.8.8.8", "2002:808:808::1", "2606:4700::1111"])
+@pytest.mark.parametrize(
+    "address", ["8.8.8.8", "64:ff9b::8.8.8.8", "2002:808:808::1", "::ffff:0:8.8.8.8", "2606:4700::1111"]
+)
 def test_an_address_of_the_public_network_counts_as_public(address: str) -> None:
     assert is_public(address)
     assert Outgoing().addresses(address, 443)

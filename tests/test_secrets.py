@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import logging
+import os
 import uuid
 import warnings
 from collections.abc import Iterator
@@ -21,12 +23,14 @@ from holdfast.operations.scope import Scope
 from holdfast.operations.verbs import Verb, VerbRequest
 from holdfast.views.encoding import to_json
 from tests import secret_handlers
+from tests.cli.conftest import HOLDFAST
 from tests.conftest import eventually
+from tests.docs.pages import ROOT
 from tests.notify.mailbox import mailbox
 from tests.notify.receiver import receiving
 from tests.running import HOME, Engine, client_of, nodes, running
 from tests.running import registry as registry_of
-from tests.service.serving import API, serving_http
+from tests.service.serving import API, Service, serving_http
 
 pytestmark = pytest.mark.anyio
 
@@ -100,6 +104,19 @@ async def every_row(engine: Engine) -> list[tuple[str, str]]:
     ]
 
 
+async def every_answer(service: Service, job_id: str) -> list[str]:
+    """What the service says about the job of `BETRAYAL`, and its events as a stream."""
+    reader, answers = await service.as_role("viewer"), []
+    for path in ("", "/nodes", "/events", "/why", "/definition", "/nodes/each/tasks", "/nodes/each/failures",
+                 "/tasks/tell/-1", "/tasks/each/0", "/results/tell", "/artifacts", "/timeline", "/stream"):  # fmt: skip
+        answer = await reader.get(f"{API}/jobs/{job_id}{path}")
+        assert answer.status_code == 200, path
+        answers.append(answer.text)
+    answers.append((await reader.get("/metrics")).text)
+    assert "event: end" in answers[-2] and "holdfast_" in answers[-1]
+    return answers
+
+
 @pytest.fixture
 def canary(monkeypatch: pytest.MonkeyPatch) -> str:
     secret = new_canary()
@@ -140,12 +157,7 @@ async def test_a_secret_is_in_no_table_log_event_payload_or_answer(
         attempts = await engine.client.attempts(job_id)
         answers += [json.dumps(to_json(one)) for one in attempts]
         async with serving_http(database_url) as service:
-            reader = await service.as_role("viewer")
-            for path in ("", "/nodes", "/events", "/why", "/definition", "/nodes/each/tasks", "/nodes/each/failures",
-                         "/tasks/tell/-1", "/tasks/each/0", "/results/tell", "/artifacts", "/timeline"):  # fmt: skip
-                answer = await reader.get(f"{API}/jobs/{job_id}{path}")
-                assert answer.status_code == 200, path
-                answers.append(answer.text)
+            answers += await every_answer(service, job_id)
     payloads = [file for file in HOME.rglob("*") if file.is_file() and file not in before]
     assert len(rows) > 30 and payloads and records
     for table, row in rows:
@@ -165,6 +177,33 @@ async def test_a_secret_is_in_no_table_log_event_payload_or_answer(
     assert {task["params"]["token"] for task in tasks if task["node"] in ("tell", "each")} == {"{{ secrets.CANARY }}"}
     codes = {task["item"]: task["error"]["code"] for task in tasks if task["node"] == "each" and task["error"]}
     assert codes[0] == "NO_LUCK" and codes[2] == "HANDLER_ERROR"
+
+
+async def test_a_worker_over_http_tells_the_service_no_secret(database_url: str, tmp_path: Path) -> None:
+    """The service does not know the value: it could not mask it."""
+    secret = new_canary()
+    async with running(database_url, work=False) as engine, serving_http(database_url) as service:
+        own = {"HOLDFAST_URL": service.url, "HOLDFAST_API_KEY": await service.key("worker")}
+        process = await asyncio.create_subprocess_exec(
+            *HOLDFAST, "worker", "--handlers", "tests.secret_handlers",
+            env=os.environ | own | {"HOLDFAST_SECRET_CANARY": secret, "HOLDFAST_HOME": str(tmp_path)}, cwd=ROOT,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            job_id = await engine.submit(BETRAYAL.replace("WHERE", "here"))
+            status = await engine.finished(job_id, 60)
+        finally:
+            process.terminate()
+            said = (await process.communicate())[0].decode()
+        assert nodes(status)["tell"]["status"] == "completed", said
+        rows, answers = await every_row(engine), await every_answer(service, job_id)
+        log = next(one.log for one in await engine.client.attempts(job_id) if one.node == "tell")
+    assert log is not None and "the key is ***" in log
+    for table, row in rows:
+        assert_hidden(secret, row, table)
+    for answer in answers:
+        assert_hidden(secret, answer, "an answer")
+    assert_hidden(secret, said, "what the worker prints")
 
 
 async def test_text_that_came_as_data_never_becomes_a_secret(canary: str, database_url: str) -> None:

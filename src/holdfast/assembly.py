@@ -25,7 +25,7 @@ from holdfast.notify.mail_server import checked_mail_server
 from holdfast.notify.service import Channel, Notifier
 from holdfast.operations.job_facts import job_facts
 from holdfast.operations.metrics import Figures, MetricsPage, refuse_without_library
-from holdfast.operations.schedules import prepare
+from holdfast.operations.schedules import begin
 from holdfast.orchestrator.loop import Orchestrator
 from holdfast.outgoing import Outgoing
 from holdfast.pacing import CrowdingMonitor
@@ -115,7 +115,7 @@ def new_janitor(store: PostgresStore, settings: Settings, meters: Meters | None 
 
 def new_scheduler(store: PostgresStore, settings: Settings) -> Scheduler:
     return Scheduler(
-        store.schedules(), partial(prepare, store), process_name(), lease_seconds=settings.owner_lease_seconds
+        store.schedules(), partial(begin, store), process_name(), lease_seconds=settings.owner_lease_seconds
     )
 
 
@@ -243,6 +243,11 @@ def _listener(url: str, switchboard: Switchboard) -> Listener:
     return Listener(url, {SIGNAL: switchboard.wake_owners, TASK: lambda _: switchboard.tasks.set()})
 
 
+CLAIM_BATCH_OVER_HTTP = 300
+"""How many leases a worker over HTTP holds at most, unless a setting says so: a claim takes longer than at the
+database, and short tasks must last until its answer."""
+
+
 def new_worker_over_http(
     url: str,
     key: str | None,
@@ -261,10 +266,15 @@ def new_worker_over_http(
 
     switchboard, meters = Switchboard(), Meters({*Code, *registry.codes})
     source = RemoteTaskSource(url, key, wake=switchboard.tasks.set, wait_seconds=settings.poll_seconds)
-    objects = RemoteObjects(url, key, source.tokens.of_job)
     options = _worker_options(None, settings, queues, concurrency)
     lease_seconds = min(options.lease_seconds, LONGEST_LEASE_SECONDS)
-    options = replace(options, lease_seconds=lease_seconds, renew_seconds=min(options.renew_seconds, lease_seconds / 3))
+    objects = RemoteObjects(url, key, source.tokens, patience_seconds=lease_seconds)
+    options = replace(
+        options,
+        claim_batch=options.claim_batch if "claim_batch" in settings.model_fields_set else CLAIM_BATCH_OVER_HTTP,
+        lease_seconds=lease_seconds,
+        renew_seconds=min(options.renew_seconds, lease_seconds / 3),
+    )
     worker = Worker(
         source,
         registry,

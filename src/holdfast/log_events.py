@@ -166,6 +166,12 @@ EVENTS: dict[str, Event] = {
     "command_failed": Event(
         ERROR, "A direct command raised, or returned what it does not declare.", ("command", "request")
     ),
+    # The port of metrics
+    "metrics_failed": Event(
+        ERROR,
+        "The figures of the database cannot be read. A database without its schema is the usual cause.",
+        ("path",),
+    ),
     # The store
     "payload_unavailable": Event(WARNING, "A large value cannot be read or written now.", ("reason",)),
     "payloads_left_behind": Event(

@@ -71,7 +71,10 @@ METRICS: dict[str, Metric] = {
         "outcome",
         "code",
     ),
-    "breaker_moves": _counter("Changes of breakers, by the new state.", "state"),
+    "breaker_moves": _counter(
+        "Breakers that an orchestrator opened or closed, by the new state. Those of people and probes do not count.",
+        "state",
+    ),
     "cycle_seconds": _histogram("How long a cycle of an orchestrator took that had something to do."),
     "jobs_owned": _gauge("Open jobs that the orchestrators of this process own."),
     # Workers
@@ -116,7 +119,7 @@ METRICS: dict[str, Metric] = {
     "deliveries_oldest_seconds": _figure("How long the oldest of them has been tried."),
     "destinations_failing": _figure("Receivers of notifications that fail now."),
     "orchestrators": _figure("Orchestrators that are alive."),
-    "workers": _figure("Workers that are alive."),
+    "workers": _figure("Workers that are alive; for a key of one tenant, those that may run its tasks."),
     "worker_slots": _figure("How many tasks the live workers can run at once."),
     "janitor_pass_seconds": _figure("How long ago the janitor finished its last pass."),
 }
@@ -126,7 +129,8 @@ STATUSES = ("completed", "partial", "failed", "cancelled")
 KNOWN: dict[str, tuple[tuple[str, ...], ...]] = {
     "jobs_finished": tuple((status,) for status in STATUSES),
     "tasks_finished": (("completed", ""), ("failed", OTHER)),
-    "retries": (("failed", OTHER), ("lost", "")),
+    "retries": (("failed", OTHER), ("lost", "WORKER_LOST")),
+    "breaker_moves": (("open",), ("closed",)),
     "attempts": (("completed", ""), ("failed", OTHER)),
 }
 """Where counters begin with 0: otherwise a rate would leave out the first one."""

@@ -1,4 +1,4 @@
-"""A port of its own for metrics and for questions of life, in processes without the HTTP service. Needs no web server.
+"""A port of its own for metrics and health checks, in processes without the HTTP service. Needs no web server.
 
 It asks for no credential: by default only this machine reaches it.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from holdfast.errors import Unusable
+from holdfast.log_events import EventLog
 from holdfast.operations.metrics import MEDIA_TYPE, MetricsPage
 
 HEADER_BYTES = 8192
@@ -18,6 +19,8 @@ REQUEST_SECONDS = 5.0
 CONNECTIONS = 32
 PLAIN = "text/plain; charset=utf-8"
 Answer = tuple[HTTPStatus, str, bytes]
+
+log = EventLog("holdfast.metrics")
 
 
 class MetricsPort:
@@ -68,7 +71,7 @@ class MetricsPort:
             async with asyncio.timeout(REQUEST_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
             method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
-            status, kind, body = await self._answer(method, rest.partition(" ")[0].partition("?")[0])
+            status, kind, body = await self._answer_or_say_why(method, rest.partition(" ")[0].partition("?")[0])
             lines = [
                 f"HTTP/1.1 {status.value} {status.phrase}",
                 f"Content-Type: {kind}",
@@ -87,6 +90,13 @@ class MetricsPort:
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
+
+    async def _answer_or_say_why(self, method: str, path: str) -> Answer:
+        try:
+            return await self._answer(method, path)
+        except Exception as error:
+            log.write("metrics_failed", error=error, path=path)
+            return HTTPStatus.INTERNAL_SERVER_ERROR, PLAIN, b"The figures of the database cannot be read.\n"
 
     async def _answer(self, method: str, path: str) -> Answer:
         if path not in ("/metrics", "/livez", "/readyz"):

@@ -14,17 +14,27 @@ from holdfast.errors import InvalidInput, cut
 from holdfast.masking import masked
 
 LONGEST_URL = 2000
-_PROVIDERS = frozenset({ipaddress.ip_address("168.63.129.16")})
-"""Addresses in public ranges that are in fact internal services of a cloud (here: Azure)."""
+_INTERNAL = (
+    ipaddress.IPv4Network("168.63.129.16/32"),
+    ipaddress.IPv4Network("192.0.0.0/24"),
+    ipaddress.IPv4Network("192.88.99.0/24"),
+)
+"""What looks public and is not: a service of Azure, special purposes (with one of Oracle), relays for 6to4.
+
+The library answers otherwise in some versions of Python.
+"""
+_UNICAST, _DOCUMENTATION = ipaddress.IPv6Network("2000::/3"), ipaddress.IPv6Network("3fff::/20")
+"""The only range with public IPv6 addresses, and a part of it that has none."""
 _CARRIERS = (
     (ipaddress.IPv6Network("64:ff9b::/96"), 0),
     (ipaddress.IPv6Network("::ffff:0:0/96"), 0),
+    (ipaddress.IPv6Network("::ffff:0:0:0/96"), 0),
     (ipaddress.IPv6Network("::/96"), 0),
     (ipaddress.IPv6Network("2002::/16"), 80),
 )
 """IPv6 networks whose addresses contain an IPv4 address, and by how many bits to shift it out.
 
-NAT64, IPv4-mapped, IPv4-compatible, 6to4.
+NAT64, IPv4-mapped, IPv4-translated, IPv4-compatible, 6to4.
 """
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -36,9 +46,9 @@ class AddressRefused(OSError):
 def is_public(address: str) -> bool:
     """Whether an IP address is public. An IPv6 address that contains an IPv4 address counts as that one."""
     ip = _plain(address)
-    if ip in _PROVIDERS or ip.is_multicast:
-        return False
-    return ip.is_global and not (isinstance(ip, ipaddress.IPv6Address) and ip.is_site_local)
+    if isinstance(ip, ipaddress.IPv6Address):
+        return ip.is_global and ip in _UNICAST and ip not in _DOCUMENTATION
+    return ip.is_global and not ip.is_multicast and not any(ip in network for network in _INTERNAL)
 
 
 def _plain(address: str) -> Address:
@@ -60,7 +70,7 @@ def checked_http_url(url: str, what: str) -> str:
         is_one = False
     if not is_one or not url.isascii() or not url.isprintable() or " " in url or len(url) > LONGEST_URL:
         raise InvalidInput(
-            f"The URL of {what} is not one: '{cut(masked(url))}'.",
+            f"The URL of {what} is not one: '{cut(masked(url.partition('?')[0]))}'.",
             remedy=f"Write it like https://host/path, in at most {LONGEST_URL} ASCII characters.",
         )
     if "@" in parts.netloc or parts.fragment:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ import psycopg
 from holdfast.embedded import watchdog
 from holdfast.embedded.cluster import Cluster
 from tests.chaos.fleet import Server
+from tests.ports import free_port
 
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -47,7 +47,7 @@ class ReplicatedServer(Server):
         self._lock = lock
         self._cluster = Cluster.prepare(self.home, None, lock)
         self._password = (self.home / "postgres.password").read_text()
-        port = _free_port()
+        port = free_port()
         self.url = f"postgresql://holdfast:{self._password}@127.0.0.1:{port}/holdfast"
         self._data = self._cluster.data
         self._primary = self._launch(self._data, port)
@@ -103,7 +103,7 @@ class ReplicatedServer(Server):
 
     def add_standby(self) -> None:
         """Start a standby with asynchronous replication."""
-        folder, port = self.copy("-R"), _free_port()
+        folder, port = self.copy("-R"), free_port()
         self._standby = (folder, self._launch(folder, port))
         self._await(port)
 
@@ -159,9 +159,3 @@ class ReplicatedServer(Server):
 def _stop_at_once(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGQUIT)
     process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from holdfast.failpoint import ACTIONS, POINTS
+from tests.chaos import undoing
 from tests.chaos.case import Case, run_case
 from tests.chaos.checks import Verdict, judge
 from tests.chaos.faults import (
@@ -82,6 +83,12 @@ def small_server(tmp_path: Path) -> Iterator[Server]:
 def test_every_kind_of_fault_has_a_case() -> None:
     assert {fault.kind for fault in FAULTS if fault.name in CHOSEN} == {fault.kind for fault in FAULTS}
     assert {fault.name for fault in FAULTS} >= CHOSEN
+
+
+def test_the_worker_of_an_undo_is_killed_at_twenty_points() -> None:
+    kills = {fault.name for fault in FAULTS if fault.name.startswith("kill during an undo")}
+    assert len(set(undoing.KILLS["worker"])) >= 20
+    assert len(kills) == sum(len(points) for points in undoing.KILLS.values())
 
 
 def test_every_failpoint_is_struck_in_every_way() -> None:

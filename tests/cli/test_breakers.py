@@ -1,4 +1,4 @@
-"""`holdfast breakers`: what people see of them, and what becomes of tasks when a person has the word."""
+"""`holdfast breakers`: what people see of them, and what happens to tasks when a person changes one."""
 
 from __future__ import annotations
 

@@ -38,6 +38,23 @@ def test_a_secret_is_all_that_adding_a_webhook_prints_on_stdout(database: Comman
     assert database("webhooks", "remove", "portal").code == 5
 
 
+def test_a_webhook_that_fails_or_is_disabled_says_for_how_long(database: Command, database_url: str) -> None:
+    for name in ("fails", "gone"):
+        database("webhooks", "add", name, "https://portal.example/")
+    with psycopg.connect(database_url, autocommit=True, options="-c search_path=holdfast") as connection:
+        connection.execute(
+            "insert into failing_destinations (tenant, destination, failing_since)"
+            " values ('default', 'webhook:fails', now() - interval '2 hours 1 minute')"
+        )
+        connection.execute(
+            "update webhooks set disabled_at = now() - interval '3 hours 1 minute', disabled_reason = 'it answered 410'"
+            " where name = 'gone'"
+        )
+    shown = " ".join(database("webhooks").out.split())
+    assert "failing for 2 h 1 min" in shown and "disabled 3 h 1 min ago: it answered 410" in shown
+    assert shown.count("ago") == 1
+
+
 @pytest.mark.parametrize("words", [["add"], ["add", "a"], ["remove"], ["enable"], ["rotate"]])
 def test_what_is_missing_is_named(database: Command, words: list[str]) -> None:
     refused = database("webhooks", *words)
@@ -59,13 +76,39 @@ def test_dead_deliveries_are_listed_and_sent_again(database: Command, database_u
     assert database("deliveries", "redrive", "--webhook", "portal").out == "2 deliveries will be sent again.\n"
     statuses = [each["status"] for each in database("deliveries", "--json").json["deliveries"]]
     assert sorted(statuses) == ["dead", "waiting", "waiting", "waiting"]
+    refused = database("deliveries", "redrive", "--webhook", "other")
+    assert (refused.code, "there is no webhook other" in refused.err) == (4, True)
     assert database("deliveries", "redrive").code == 2
     assert database("deliveries", "redrive", dead["id"]).code == 4
+
+
+def test_mails_that_no_process_tries_name_the_settings_of_a_mail_server(database: Command, database_url: str) -> None:
+    put_dead(database_url, "portal")
+    with psycopg.connect(database_url, autocommit=True, options="-c search_path=holdfast") as connection:
+        connection.execute(
+            "update deliveries set kind = 'email', receiver = 'email:ann@example.org', status = 'waiting', tries = 0,"
+            " error = null"
+        )
+        assert "HOLDFAST_SMTP_URL" not in database("deliveries").err
+        connection.execute("update deliveries set created_at = now() - interval '2 minutes'")
+    assert "No process tries the mails." in (said := database("deliveries").err)
+    assert "if HOLDFAST_SMTP_URL and HOLDFAST_SMTP_FROM are set for it: holdfast up" in said
+
+
+def test_deliveries_fit_into_a_terminal_and_name_each_problem_once(database: Command, database_url: str) -> None:
+    put_dead(database_url, "portal", 5)
+    lines = database("deliveries").out.splitlines()
+    assert len(lines) == 7
+    assert all("dead, 3 tries  webhook portal" in line for line in lines[1:6])
+    assert lines[6].endswith(" and 2 more: it failed")
 
 
 def test_a_test_says_that_no_process_sends(database: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.cli.deliveries.TEST_SECONDS", 0.1)
     database("webhooks", "add", "portal", "https://portal.example/")
+    mail = database("notify", "test", "--email", "ann@example.org")
+    assert (mail.code, mail.out) == (6, "No process has tried it yet.\n")
+    assert "if HOLDFAST_SMTP_URL and HOLDFAST_SMTP_FROM are set for it" in mail.err
     tried = database("notify", "test", "--webhook", "portal")
     assert (tried.code, tried.out) == (6, "No process has tried it yet.\n")
     assert "holdfast up" in tried.err

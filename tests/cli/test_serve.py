@@ -137,15 +137,30 @@ def test_what_a_worker_left_behind_at_once_goes_on_elsewhere(database: Command) 
     assert "worker_lost" in events
 
 
-@pytest.mark.parametrize("service", ["up", "worker", "orchestrator"])
-def test_a_service_says_where_its_metrics_are(database: Command, service: str) -> None:
-    process = spawn(service, "--json", "--metrics-port", "0")
+@pytest.mark.parametrize(
+    ("service", "works", "decides"),
+    [("up", True, True), ("worker", True, False), ("orchestrator", False, True), ("api", False, False)],
+)
+def test_a_service_says_where_its_metrics_are_and_answers_a_supervisor_there(
+    database: Command, service: str, works: bool, decides: bool
+) -> None:
+    process = spawn(service, "--json", "--metrics-port", "0", HOLDFAST_PORT="0")
     assert process.stdout is not None
-    ready = json.loads(process.stdout.readline())
-    with urllib.request.urlopen(ready["metrics"], timeout=20) as answer:
-        text = answer.read().decode()
-    assert ("\nholdfast_slots 16.0\n" in text) == (service != "orchestrator")
-    assert ("\nholdfast_jobs_owned 0.0\n" in text) == (service != "worker")
+    place = json.loads(process.stdout.readline())["metrics"]
+
+    def text(url: str) -> str:
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            assert answer.status == 200
+            return str(answer.read().decode())
+
+    page = text(place)
+    assert ("\nholdfast_slots 16.0\n" in page) == works
+    assert ("\nholdfast_jobs_owned 0.0\n" in page) == decides
+    assert ('\nholdfast_readers{pool="api"} 8.0\n' in page) == (service == "api")
+    assert f"\nholdfast_workers {float(works)}\n" in page
+    assert "\nholdfast_database_up 1.0\n" in page
+    root = place.removesuffix("/metrics")
+    assert (text(f"{root}/livez"), text(f"{root}/readyz")) == ("alive\n", "ready\n")
     process.terminate()
     assert finished(process).code == 0
 

@@ -162,6 +162,8 @@ async def test_a_worker_over_http_shows_what_it_has_counted_and_sends_its_spans(
             await engine.finished(job_id, 60)
             async with httpx2.AsyncClient() as scraper:
                 page = Scrape((await scraper.get(place)).text)
+                for path, text in (("/livez", "alive\n"), ("/readyz", "ready\n")):
+                    assert (await scraper.get(place.removesuffix("/metrics") + path)).text == text
             process.terminate()
             await process.communicate()
     assert page.value("holdfast_attempts_total", outcome="completed", code="") == 5

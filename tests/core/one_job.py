@@ -26,7 +26,7 @@ from holdfast.core.failing import failure
 from holdfast.core.gathering import Gathering
 from holdfast.core.item_keys import match_items
 from holdfast.core.matching import chunk_size, item_keys, tasks_at
-from holdfast.core.planning import batches_asked, make_plan
+from holdfast.core.planning import batches_asked, batches_planned, make_plan
 from holdfast.core.plans import Action, Correction, Plan, Refusal, Stale
 from holdfast.core.signals import (
     CancelRequested,
@@ -242,6 +242,7 @@ class OneJob(StoredJob):
         node = self.state.nodes.get(request.node or "")
         enqueued = node.enqueued if node is not None else 0
         asked = batches_asked(self.state, request, is_corrected=corrected is not None)
+        asked += batches_planned(self.state, corrected.plan) if corrected is not None else []
         return select(self.db, JOB_ID, request, enqueued, asked)
 
     # Attempts from their claim to the owner's decision

@@ -99,7 +99,7 @@ def test_a_corrected_input_runs_only_what_reads_it_and_what_follows() -> None:
     assert job.tasks[("side", -1)]["params"] == {"side": 2}
 
 
-def test_completed_work_that_would_be_done_in_another_way_asks_what_becomes_of_it() -> None:
+def test_completed_work_that_would_be_done_in_another_way_needs_a_choice() -> None:
     job = ended()
     refusal = job.correct(inputs={"side": 2})
     assert isinstance(refusal, Refusal) and "side" in refusal.reason and "--stale" in str(refusal.remedy)
@@ -275,7 +275,7 @@ def test_where_the_source_runs_again_items_are_matched_after_that() -> None:
     job.run(handler)
     plan, _ = job.plan_correction(inputs={"n": 2}, stale="rerun")
     assert steps(plan) == {"list": "rerun 1", "each": "rerun None"}
-    assert "decided when it has" in next(one.reason for one in plan.steps if one.node == "each")  # type: ignore[union-attr]
+    assert "decided when list has run" in next(one.reason for one in plan.steps if one.node == "each")  # type: ignore[union-attr]
     seen.clear()
     job.correct(inputs={"n": 2}, stale="rerun")
     job.run(handler)
@@ -374,6 +374,18 @@ def test_what_may_never_run_again_blocks_a_correction_that_would_run_it(*, never
     answer = job.correct(inputs={"n": 2}, stale="rerun")
     assert isinstance(answer, Refusal) is never
     assert not never or "--stale keep" in str(answer.remedy)
+
+
+def test_a_correction_is_refused_with_all_reasons_at_once() -> None:
+    made = Workflow("w", inputs={"n": {"type": "integer"}})
+    made.task("pay", handler="h", params={"n": "{{ inputs.n }}"}, rerun={"safe": "never"})
+    made.task("tell", handler="h", params={"n": "{{ inputs.n }}"})
+    job = OneJob(made, {"n": 1}, RULES)
+    job.run(Work())
+    answer = job.correct(inputs={"n": 2})
+    assert isinstance(answer, Refusal)
+    assert "what pay has completed may never run again" in answer.reason
+    assert "would be done in another way: pay, tell" in answer.reason
 
 
 def test_items_are_known_by_their_value_or_by_their_key() -> None:
@@ -485,3 +497,131 @@ def test_a_fan_out_that_was_undone_says_so_no_more_once_a_correction_runs_it_aga
     assert ran(job) == [("each", 0), ("each", 1), ("each", 3)] and job.node("each").undo is None
     assert job.recover("undo").applied
     assert ran(job) == [("each", 0), ("each", 1), ("each", 3)] and job.node("each").cancelled == 3
+
+
+def paged(
+    *,
+    page: str = "p",
+    size: int = 2,
+    extra: int = 1,
+    shape: str = "batches",
+    compensate: str | None = None,
+    tolerated: int = 1,
+) -> Workflow:
+    """A fan-out that tolerates a failed item, and what reads its results: in batches, at once, or as a plain task."""
+    made = Workflow("w", inputs={"items": {"type": "array"}})
+    if shape == "task":
+        made.task("each", handler="h", params={"n": 1}, compensate=compensate)
+        made.task("all", handler="h", after=["each"], compensate=compensate)
+        return made
+    params = {"n": "{{ item }}"}
+    tolerant: dict[str, Any] = {
+        "tolerate": {"failures": tolerated},
+        "retry": {"max_retries": 0},
+        "compensate": compensate,
+    }
+    made.fan_out("each", source="{{ inputs['items'] }}", handler="h", params=params, **tolerant)
+    batch = {"handler": page, "size": size, "params": {"extra": extra}, "compensate": compensate}
+    made.fan_in("all", after="each", handler="h", batch=batch if shape == "batches" else None, compensate=compensate)
+    return made
+
+
+@pytest.mark.parametrize("other", [{"page": "q"}, {"size": 3}, {"extra": 2}])
+def test_batches_that_a_correction_changes_all_run_again_although_only_one_item_was_missing(
+    other: dict[str, Any],
+) -> None:
+    job = OneJob(paged(), {"items": [1, 2, 3, 4, 5]}, RULES)
+    job.run(Work(("each", 4)))
+    assert job.correct("retry", "each", flow=paged(**other), stale="rerun").applied  # type: ignore[union-attr]
+    batches = 2 if "size" in other else 3
+    assert ran(job) == [("all", -1), *[("all", batch) for batch in range(batches)], ("each", 4)]
+    params = params_of(job, "all")[0]
+    assert (params["page"]["limit"], params["extra"]) == (other.get("size", 2), other.get("extra", 1))
+
+
+def test_only_the_batch_of_a_missing_item_runs_again_if_a_correction_leaves_the_batches_as_they_are() -> None:
+    job = OneJob(paged(), {"items": [1, 2, 3, 4, 5]}, RULES)
+    job.run(Work(("each", 4)))
+    changed = paged()
+    changed.task("more", handler="h", after=["all"])
+    assert job.correct("retry", "each", flow=changed).applied  # type: ignore[union-attr]
+    assert ran(job) == [("all", -1), ("all", 2), ("each", 4), ("more", -1)]
+
+
+SHAPES = [("task", "batches"), ("batches", "task"), ("batches", "plain"), ("plain", "batches")]
+
+
+@pytest.mark.parametrize(("before", "now"), SHAPES)
+def test_results_cannot_stay_stale_where_the_tasks_are_of_another_kind(before: str, now: str) -> None:
+    job = OneJob(paged(shape=before, compensate="back"), {"items": [1, 2, 3]}, RULES)
+    job.run(Work())
+    refused = job.correct(flow=paged(shape=now, compensate="back"), stale="keep")
+    assert isinstance(refused, Refusal) and "cannot stay" in refused.reason and "all" in refused.reason
+    assert "--stale rerun" in str(refused.remedy)
+    assert job.correct(flow=paged(shape=now, compensate="back"), stale="rerun").applied  # type: ignore[union-attr]
+    done = ran(job)
+    assert job.recover("undo").applied
+    assert set(ran(job)) >= set(done) and job.state.error is not None and job.state.error.code == "UNDONE"
+
+
+def test_a_skipped_fan_out_that_becomes_a_task_begins_from_its_start() -> None:
+    job = OneJob(paged(compensate="back"), {"items": [1, 2, 3]}, RULES)
+    job.run(Work(("each", 1), ("each", 2)))
+    assert job.recover("skip", "each").applied
+    job.run(Work())
+    assert job.correct(flow=paged(shape="task", compensate="back"), stale="rerun").applied  # type: ignore[union-attr]
+    assert ran(job) == [("all", -1), ("each", -1)]
+    assert job.recover("undo").applied
+    assert ran(job) == [("all", -1), ("each", -1)]
+
+
+def test_of_a_corrected_fan_out_only_the_batches_run_again_that_read_what_has_changed() -> None:
+    made = paged()
+    job = OneJob(made, {"items": [1, 2, 3, 4, 5, 6]}, RULES)
+    job.run(Work())
+    job.correct(inputs={"items": [1, 2, 33, 5, 6]}, stale="rerun")
+    assert [key for key in ran(job) if key[0] == "all"] == [("all", batch) for batch in range(-1, 4)], "one item is new"
+    assert job.correct(inputs={"items": [2, 1, 5, 6]}, stale="rerun").applied  # type: ignore[union-attr]
+    assert ran(job) == [("all", -1), ("all", 3)], "an item that is gone touches its batch, an order touches none"
+
+
+def of_six(*bad: Any, tolerated: int = 6) -> OneJob:
+    job = OneJob(paged(tolerated=tolerated), {"items": [1, 2, 3, 4, 5, 6]}, RULES)
+    job.run(Work(*bad))
+    return job
+
+
+def batches(done: list[tuple[str, int]]) -> list[int]:
+    return [number for name, number in done if name == "all" and number >= 0]
+
+
+def test_the_batch_of_an_item_that_a_correction_completes_runs_again() -> None:
+    job = of_six(("each", 1), ("each", 4))
+    assert job.correct("retry", "each", inputs={"items": [1, 2, 3, 5, 6]}, stale="rerun").applied  # type: ignore[union-attr]
+    assert batches(ran(job)) == [0, 1, 2], "items 1 and 4 had failed, and item 3 is gone"
+    job = of_six(("each", 1))
+    assert job.correct(inputs={"items": [1, 2, 3, 4, 5]}, stale="rerun").applied  # type: ignore[union-attr]
+    assert batches(ran(job)) == [2], "a resume leaves alone what is tolerated"
+    assert job.correct(inputs={"items": [1, 2, 3, 4, 5, 6]}, stale="rerun").applied  # type: ignore[union-attr]
+    assert batches(ran(job)) == [2], "its item is back"
+
+
+def test_a_correction_that_runs_a_fan_in_again_by_name_runs_all_its_batches() -> None:
+    job = of_six()
+    assert job.correct("rerun", "all", inputs={"items": [1, 2, 3, 4, 5]}, stale="rerun").applied  # type: ignore[union-attr]
+    assert batches(ran(job)) == [0, 1, 2]
+
+
+def test_another_output_of_some_items_runs_only_their_batches_again() -> None:
+    made = Workflow("w", inputs={"items": {"type": "array"}})
+    made.fan_out(
+        "each", source="{{ inputs['items'] }}", handler="h", params={"v": "{{ item.v }}"}, item_key="{{ item.id }}"
+    )
+    made.fan_in("all", after="each", handler="h", batch={"handler": "p", "size": 2})
+    job = OneJob(made, {"items": [{"id": n, "v": 0} for n in range(6)]}, RULES)
+    job.run(Work())
+    changed = [{"id": n, "v": int(n == 3)} for n in range(6)]
+    kept, _ = job.plan_correction(inputs={"items": changed}, stale="keep")
+    assert steps(kept) == {"each": "stale 6"}, "the batch stays with the result that it has read"
+    assert job.correct(inputs={"items": changed}, stale="rerun").applied  # type: ignore[union-attr]
+    assert ran(job) == [("all", -1), ("all", 1), ("each", 3)]

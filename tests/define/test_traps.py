@@ -1,4 +1,4 @@
-"""Warnings: what a valid file says in vain. Each has a file for which it is right, and a similar one for which not."""
+"""Warnings: what has no effect in a valid file. For each, one file that has it and a similar one that has not."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""A real Prometheus on a free port, which scrapes a process of the tests. Debian's package `prometheus` has it."""
+"""A real Prometheus on a free port, which scrapes a process of the tests."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import shutil
-import socket
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,23 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import pytest
 
 from tests.conftest import eventually
+from tests.ports import free_port
+from tests.programs import program
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 RULES = DEPLOY / "prometheus" / "holdfast.rules.yml"
 CASES = DEPLOY / "prometheus" / "holdfast.rules.test.yml"
 DASHBOARD = DEPLOY / "grafana" / "holdfast.json"
 
-needs_prometheus = pytest.mark.skipif(
-    shutil.which("prometheus") is None or shutil.which("promtool") is None,
-    reason="NOT TESTED: there is no Prometheus; install prometheus",
-)
-
 
 def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False, timeout=60)
+    command = [program("promtool", "prometheus"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
 class Prometheus:
@@ -59,12 +54,10 @@ async def scraping(target: str, folder: Path) -> AsyncIterator[Prometheus]:
     }
     # JSON is YAML.
     (folder / "prometheus.yml").write_text(json.dumps(config))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with (folder / "prometheus.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            "prometheus",
+            program("prometheus", "prometheus"),
             f"--config.file={folder}/prometheus.yml",
             f"--storage.tsdb.path={folder}/data",
             f"--web.listen-address=127.0.0.1:{port}",

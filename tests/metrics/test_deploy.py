@@ -17,7 +17,8 @@ from holdfast.cli.app import app
 from holdfast.meters import METRICS, Kind
 from holdfast.settings import Settings
 from tests.conftest import eventually
-from tests.metrics.prometheus import CASES, DASHBOARD, RULES, Prometheus, needs_prometheus, promtool, scraping
+from tests.metrics.prometheus import CASES, DASHBOARD, RULES, Prometheus, promtool, scraping
+from tests.programs import program
 from tests.running import HOME, client_of, registry, serving
 
 pytestmark = pytest.mark.anyio
@@ -94,7 +95,6 @@ def test_the_panels_of_the_dashboard_do_not_lie_on_each_other() -> None:
         assert all(x < 24 for x, _ in own)
 
 
-@needs_prometheus
 def test_the_alerts_fire_when_they_should_and_not_otherwise() -> None:
     checked = promtool("check", "rules", str(RULES))
     assert checked.returncode == 0, checked.stdout + checked.stderr
@@ -102,8 +102,8 @@ def test_the_alerts_fire_when_they_should_and_not_otherwise() -> None:
     assert tested.returncode == 0, tested.stdout + tested.stderr
 
 
-@needs_prometheus
 async def test_every_query_of_the_dashboard_gives_data_in_a_real_prometheus(database_url: str, tmp_path: Path) -> None:
+    program("prometheus", "prometheus")
     handlers = registry(flawed=flawed)
     async with client_of(database_url) as engine, serving(database_url, handlers, owner_lease_seconds=1.0) as services:
         settings = Settings(database_url=database_url, home=HOME, metrics_port=0)

@@ -9,12 +9,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from holdfast.assembly import new_web_server
+from holdfast.assembly import new_janitor, new_web_server
 from holdfast.client import Client
 from holdfast.core.effects import Emit
 from holdfast.define.load import load_text
 from holdfast.errors import Permanent
-from holdfast.meters import METRICS, OTHER, Kind, Source
+from holdfast.meters import METRICS, OTHER, Kind, Meters, Source
 from holdfast.operations.metrics import Figures
 from holdfast.operations.scope import Scope
 from holdfast.settings import Settings
@@ -26,6 +26,7 @@ from tests.conftest import eventually
 from tests.metrics.scraping import Scrape
 from tests.running import HOME, Engine, client_of, registry, running, serving
 from tests.service.serving import GENEROUS, Service, serving_http
+from tests.service.working import done, plain_worker
 
 pytestmark = pytest.mark.anyio
 
@@ -95,6 +96,49 @@ async def test_jobs_tasks_and_attempts_are_counted_as_they_ended(database_url: s
         assert page.value("holdfast_info", version=__version__) == 1
         assert page.value("holdfast_slots") == 16
         assert page.value("process_resident_memory_bytes") is not None
+
+
+async def test_lost_attempts_and_moves_of_breakers_are_counted_from_zero(database_url: str) -> None:
+    async with both(database_url) as (engine, service):
+        client = await service.as_role("admin", tenant="*")
+        before = await scraped(client)
+        # Each begins with 0, so that a rate sees the first one.
+        assert before.value("holdfast_retries_total", outcome="lost", code="WORKER_LOST") == 0
+        assert before.value("holdfast_breaker_moves_total", state="open") == 0
+        worker = await plain_worker(service)
+        job_id = await engine.submit(
+            "workflow_id: w\nnodes: {a: {handler: work, retry: {initial_delay_seconds: 0.01}}}"
+        )
+        (task,) = await worker.claim(wait_seconds=20)
+        assert await worker.report({"lease": task["lease"], "outcome": "lost"}) == ["taken"]
+        (task,) = await worker.claim(wait_seconds=20)
+        await worker.report(done(task))
+        await engine.finished(job_id)
+        rules = "{min_calls: 1, window_calls: 1, codes: [HANDLER_ERROR]}"
+        opening = f"workflow_id: b\nbreakers: {{db: {rules}}}\nnodes: {{a: {{handler: fail, breaker: db}}}}"
+        await engine.submit(opening)
+
+        async def counted() -> Scrape | None:
+            page = await scraped(client)
+            return page if page.value("holdfast_breaker_moves_total", state="open") == 1 else None
+
+        page = await eventually(counted)
+        assert page.value("holdfast_retries_total", outcome="lost", code="WORKER_LOST") == 1
+        assert page.value("holdfast_breaker_moves_total", state="closed") == 0
+
+
+async def test_actions_of_the_janitor_are_counted_by_duty(database_url: str) -> None:
+    async with client_of(database_url) as engine:
+        await engine.query(
+            "insert into holdfast.queue (job_id, node, item, epoch, attempt, lane_id, owner, timeout_seconds)"
+            " values (gen_random_uuid(), 'n', -1, 1, 1, 999999, 1, 60)"
+        )
+        meters = Meters()
+        await new_janitor(engine.store, Settings(database_url=database_url, home=HOME), meters).run_once()
+    actions = meters.counters["janitor_actions"]
+    assert {labels: number for labels, number in actions.items() if number} == {("orphans", "delete"): 1}
+    # Alerts are there before the first one, so that a rate sees it.
+    assert {duty for duty, action in actions if action == "alert"} >= {"orphans", "counters", "long_open_breakers"}
 
 
 def test_what_a_cycle_writes_in_two_parts_is_counted_once() -> None:
@@ -230,6 +274,41 @@ async def test_a_hundred_queues_are_named_and_the_rest_is_added_up(database_url:
         assert figures[("queue_tasks", OTHER, "ready")] == 0
 
 
+async def test_thousands_of_queues_breakers_and_limits_cost_no_figure_and_add_no_name(database_url: str) -> None:
+    odd = 'q"\\\n{}'
+    lanes = "select l.*, substr(l.limit_key, 2)::int as n from holdfast.lanes l"
+    async with client_of(database_url) as engine, serving_http(database_url) as service:
+        # The second has names that people cannot give, and that the page must survive.
+        await engine.query(
+            "insert into holdfast.lanes (queue, handler, breaker, limit_key)"
+            " select case n when 2 then %s::text else 'q' || n end, 'h', case n when 2 then %s::text else 'b' || n end,"
+            " 'k' || n from generate_series(1, 8000) n",
+            *(odd, odd),
+        )
+        await engine.query(
+            "insert into holdfast.queue (job_id, node, item, epoch, attempt, lane_id, owner, timeout_seconds)"
+            " select gen_random_uuid(), 'n', i, 1, 1, l.lane_id, 1, 60"
+            f" from ({lanes}) l cross join generate_series(0, case l.n when 2 then 1 else 0 end) i"
+        )
+        await engine.query(
+            "insert into holdfast.breakers (name, state, settings, changed_at)"
+            " select l.breaker, case l.n %% 2 when 0 then 'open' else 'closed' end, '{}', now() - interval '1 h' / l.n"
+            f" from ({lanes}) l"
+        )
+        await engine.query(
+            f"insert into holdfast.limits (tenant, name, concurrency) select 'default', l.limit_key, 1 from ({lanes}) l"
+        )
+        page = await scraped(await service.as_role("admin", tenant="*"))
+    assert page.value("holdfast_database_up") == 1
+    assert len({labels["queue"] for labels, _ in page.of("holdfast_queue_tasks")}) == NAMES + 1
+    assert len(list(page.of("holdfast_breaker_open_seconds"))) == NAMES
+    tasks = [(labels["state"], value) for labels, value in page.of("holdfast_queue_tasks")]
+    assert sum(value for state, value in tasks if state == "ready") == 4_000
+    assert sum(value for state, value in tasks if state == "held") == 4_001
+    assert page.value("holdfast_queue_tasks", queue=odd, state="held") == 2
+    assert (page.value("holdfast_breaker_open_seconds", breaker=odd) or 0) >= 1800
+
+
 async def test_a_key_of_one_tenant_sees_the_figures_of_its_tenant_and_no_counter(database_url: str) -> None:
     async with running(database_url, registry()) as engine, serving_http(database_url) as service:
         one, other = (engine.client.for_tenant(tenant) for tenant in ("one", "other"))
@@ -254,6 +333,20 @@ async def test_a_key_of_one_tenant_sees_the_figures_of_its_tenant_and_no_counter
         assert page.names <= shown
         whole = await scraped(await service.as_role("admin", tenant="*"), tenant="one")
         assert whole.names == page.names
+
+
+async def test_workers_of_another_tenant_are_in_no_figure_of_a_tenant(database_url: str) -> None:
+    async with client_of(database_url) as engine:
+        await engine.query(
+            "insert into holdfast.workers (name, handlers, concurrency, lease_until, tenant)"
+            " select 'w', '{h}', 4, now() + interval '1 minute', t from unnest('{one, other, other, null}'::text[]) t"
+        )
+        seen = {}
+        for tenant in ("one", "other", "third", None):
+            figures = await figures_of(engine.store, tenant)
+            seen[tenant] = figures[("workers",)], figures[("worker_slots",)]
+    # The last one is the installation's, and works for all.
+    assert seen == {"one": (2, 8), "other": (3, 12), "third": (1, 4), None: (4, 16)}
 
 
 async def test_metrics_need_the_permission_to_read(database_url: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from holdfast.assembly import serving_metrics
 from holdfast.errors import Unusable
+from holdfast.log_events import Line
 from holdfast.meters import Meters
 from holdfast.metrics_port import CONNECTIONS
 from holdfast.settings import Settings
@@ -69,6 +70,38 @@ async def test_a_process_without_a_database_shows_what_it_has_counted() -> None:
             assert page.value("holdfast_attempts_total", outcome="completed", code="") == 1
             assert "holdfast_database_up" not in page.names
             assert (await client.get("/readyz")).status_code == 200
+
+
+async def test_without_its_database_a_process_is_alive_and_not_ready_and_shows_its_counters() -> None:
+    meters = Meters()
+    meters.count("attempts", "completed", "")
+    nowhere = "postgresql://someone@127.0.0.1:1/none"
+    async with serving_metrics(nowhere, Settings(home=HOME, metrics_port=0), meters) as metrics:
+        assert metrics is not None
+        async with httpx2.AsyncClient(base_url=metrics.url) as client:
+            assert (await client.get("/livez")).status_code == 200
+            answer = await client.get("/readyz")
+            assert (answer.status_code, answer.text) == (503, "The database does not answer.\n")
+            page = Scrape((await client.get("/metrics")).text)
+    assert page.value("holdfast_database_up") == 0
+    assert page.value("holdfast_attempts_total", outcome="completed", code="") == 1
+    assert "holdfast_workers" not in page.names
+
+
+async def test_figures_that_cannot_be_read_are_an_answer_and_a_line_of_the_log(
+    empty_database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = Settings(home=HOME, metrics_port=0)
+    async with serving_metrics(empty_database_url, settings, Meters()) as metrics:
+        assert metrics is not None
+        async with httpx2.AsyncClient(base_url=metrics.url) as client:
+            for path in ("/metrics", "/readyz"):
+                answer = await client.get(path)
+                assert (answer.status_code, answer.text) == (500, "The figures of the database cannot be read.\n")
+            assert (await client.get("/livez")).status_code == 200
+    lines = [one for one in caplog.records if isinstance(one.msg, Line) and one.msg.event == "metrics_failed"]
+    assert len(lines) == 2
+    assert all(one.exc_info is not None and "does not exist" in str(one.exc_info[1]) for one in lines)
 
 
 async def test_a_connection_that_says_nothing_or_nonsense_holds_up_no_other(database_url: str) -> None:

@@ -204,6 +204,35 @@ async def test_a_program_with_a_trace_of_its_own_is_the_parent(database_url: str
         assert [await traceparent_of(engine, job_id) for job_id in jobs] == [expected] * 3
 
 
+async def test_a_job_of_a_schedule_is_a_tree_by_itself_or_below_the_person_who_let_it_tick(
+    database_url: str, traced: Collector
+) -> None:
+    definition = load_text("workflow_id: w\nnodes: {a: {handler: echo}}")
+    async with running(database_url, registry()) as engine:
+        await engine.client.register(definition)
+        await engine.client.add_schedule("often", "w", every_seconds=1)
+        await engine.client.add_schedule("by_hand", "w", cron="0 0 1 1 *")
+
+        async def ended() -> bool:
+            return len((await engine.client.jobs(labels={"schedule": "often"}, status="completed")).jobs) > 0
+
+        await eventually(ended)
+        await engine.client.pause_schedule("often")
+        person = Client(engine.store, Scope(traceparent=CALLER))
+        triggered = await person.trigger_schedule("by_hand")
+        assert triggered.job_id is not None
+        await engine.finished(triggered.job_id)
+    tracing.stop()
+    by_id = tree(traced.spans)
+    submits = traced.named("submit")
+    assert {span.attributes["holdfast.schedule"] for span in submits} == {"often", "by_hand"}
+    for span in submits:
+        parent, of = (SPAN, TRACE) if span["schedule"] == "by_hand" else ("", span.trace_id)
+        assert (span.parent_id, span.trace_id, span["workflow_id"]) == (parent, of, "w")
+    tasks = traced.named("task")
+    assert {by_id[task.parent_id]["schedule"] for task in tasks} == {"often", "by_hand"}
+
+
 async def test_a_worker_over_http_gets_the_place_of_its_task(database_url: str, traced: Collector) -> None:
     async with (
         client_of(database_url) as engine,

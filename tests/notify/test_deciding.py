@@ -6,7 +6,7 @@ from email.utils import formatdate
 
 import pytest
 
-from holdfast.notify.deciding import DELIVERED, Ending, ending_of_answer, mark_of, pause_seconds
+from holdfast.notify.deciding import Ending, ending_of_answer, mark_of, pause_seconds
 from holdfast.store.notify_rows import ClaimedDelivery
 
 NOW = 1_800_000_000.0
@@ -71,4 +71,4 @@ def test_a_destination_that_fails_is_left_alone_for_longer_and_longer() -> None:
         60,
     ]
     assert mark_of(DELIVERY, Ending("no such address", is_of_destination=False), 0.5).held_seconds is None
-    assert mark_of(DELIVERY, DELIVERED, 0.5).held_seconds is None
+    assert mark_of(DELIVERY, Ending(), 0.5).held_seconds is None

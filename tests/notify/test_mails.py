@@ -87,6 +87,7 @@ async def test_a_mail_says_what_failed_what_survived_and_which_command_continues
     assert f"More           https://jobs.example.org/jobs/{stage.job_id}" in text.splitlines()
     assert "2 items failed in each (LOST: <b>gone)" in text
     assert "the job is failed" in text
+    assert f"Job {stage.job_id} of workflow maps, tenant default, generation 1." in text
     markup = text_of(mail, "html")
     assert "<b>gone" not in markup and "&lt;b&gt;gone" in markup
     assert "<code>holdfast resume 01a1</code>" in markup
@@ -291,10 +292,19 @@ async def test_a_template_that_cannot_be_filled_in_is_a_dead_delivery(
 
 
 def test_every_template_of_ours_can_be_filled_in() -> None:
-    known = {"headline", "facts", "events", "job", "workflow", "tenant", "generation"}
+    known = dict.fromkeys(("headline", "facts", "events", "about"), "x")
     for template in load_templates(None):
         assert isinstance(template, Template)
-        assert set(template.get_identifiers() if hasattr(template, "get_identifiers") else known) <= known
+        assert "$" not in template.substitute(known)
+
+
+async def test_a_mail_about_no_job_names_none(stage: Stage, box: Mailbox, allowed: None) -> None:
+    await stage.store.notifications("default").send_test("email", "ann@example.org", {"by": "ben@desk"}, "ben@desk")
+    await stage.send(mailing(stage, box))
+    (mail,) = box.mails
+    for text in (text_of(mail), text_of(mail, "html")):
+        assert "a test by ben@desk" in text and "Tenant default." in text
+        assert "Job" not in text and "generation" not in text
 
 
 @pytest.mark.parametrize(
@@ -347,3 +357,37 @@ nodes:
     noted = await stage.sql("select sum(o.count) from outbox o where o.event = 'task_exhausted'")
     assert noted == [(50,)]
     assert {row[0] for row in await stage.deliveries()} == {"sent"}
+
+
+async def test_the_mail_of_a_partial_job_names_what_failed_in_which_node(
+    stage: Stage, box: Mailbox, allowed: None, database_url: str
+) -> None:
+    def draw(tile: int) -> int:
+        if tile > 1:
+            raise Permanent(f"nothing covers {tile}", "NO_COVERAGE")
+        return tile
+
+    flow = """
+workflow_id: stacks
+inputs: {tiles: {type: array}, others: {type: array}}
+notify: [{on: partial, email: ann@example.org}]
+nodes:
+  each:
+    type: fan_out
+    source: "{{ inputs.tiles }}"
+    tolerate: {failures: 100%}
+    task: {handler: draw, params: {tile: "{{ item }}"}}
+  others:
+    type: fan_out
+    source: "{{ inputs.others }}"
+    tolerate: {failures: 100%}
+    task: {handler: draw, params: {tile: "{{ item }}"}}
+"""
+    mails: dict[str, Any] = {"smtp_url": f"smtp://127.0.0.1:{box.port}", "smtp_from": "holdfast@example.org"}
+    async with running(database_url, registry(draw=draw), **mails) as engine:
+        for tiles, others in (([1, 2, 3], [1]), ([5, 1], [6])):
+            assert (await engine.run(flow, {"tiles": tiles, "others": others}))["status"] == "partial"
+    assert [mail["Subject"].removeprefix("[holdfast] stacks partial: ") for mail in box.mails] == [
+        "NO_COVERAGE in each[1]: 2 of 3 items failed; the first: nothing covers 2",
+        "NO_COVERAGE in each[0]: 1 of 2 items failed; the first: nothing covers 5; and in 1 more node",
+    ]

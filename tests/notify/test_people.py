@@ -63,6 +63,25 @@ async def test_a_webhook_is_made_changed_listed_and_removed(client: Client, stag
     assert "token" not in str(audited) and "whsec" not in str(audited)
 
 
+async def test_another_address_of_a_webhook_begins_without_the_failures_of_the_former_one(
+    client: Client, stage: Stage, receiver: Receiver
+) -> None:
+    await client.keep_webhook("hook", f"{receiver.url}/former", events=["failed"])
+    receiver.mode = 500
+    await stage.note()
+    await stage.send()
+    failing = (await client.webhooks())[0].failing_since
+    assert failing is not None
+    await client.keep_webhook("hook", f"{receiver.url}/former", events=["failed", "partial"])
+    assert (await client.webhooks())[0].failing_since == failing
+    await client.keep_webhook("hook", f"{receiver.url}/other", events=["failed"])
+    assert (await client.webhooks())[0].failing_since is None
+    await stage.note(job_id=None)
+    receiver.mode = 200
+    await stage.send()
+    assert receiver.requests[-1].path == "/other"
+
+
 async def test_the_query_of_an_address_is_shown_to_no_reader(client: Client) -> None:
     await client.keep_webhook("portal", "https://portal.example/hooks?token=abc")
     assert [one.url for one in await client.webhooks()] == ["https://portal.example/hooks?…"]
@@ -137,6 +156,23 @@ async def test_a_dead_delivery_is_sent_again_under_its_id(client: Client, stage:
         await client.redrive("nothing")
 
 
+async def test_what_is_dead_of_a_webhook_that_is_disabled_or_removed_is_not_sent_again(
+    client: Client, stage: Stage, receiver: Receiver
+) -> None:
+    await client.keep_webhook("hook", receiver.url, events=["failed"])
+    receiver.mode = 410
+    await stage.note()
+    await stage.send()
+    (dead,) = (await client.deliveries(status="dead")).deliveries
+    with pytest.raises(Refused, match="was not sent again: webhook hook is disabled") as refused:
+        await client.redrive(dead.id)
+    assert "holdfast webhooks enable hook" in str(refused.value.to_problem())
+    await client.drop_webhook("hook")
+    with pytest.raises(Refused, match="was not sent again: there is no webhook hook"):
+        await client.redrive(dead.id)
+    assert (await client.deliveries()).deliveries == (dead,)
+
+
 async def test_deliveries_are_listed_page_by_page_and_found_by_what_they_are_about(
     client: Client, stage: Stage, receiver: Receiver
 ) -> None:
@@ -157,6 +193,32 @@ async def test_deliveries_are_listed_page_by_page_and_found_by_what_they_are_abo
     assert (await client.deliveries(status="dead")).deliveries == ()
     with pytest.raises(InvalidInput, match="is not a status of a delivery"):
         await client.deliveries(status="lost")
+
+
+async def test_a_disabled_webhook_and_what_is_dead_ask_for_attention(
+    client: Client, stage: Stage, receiver: Receiver
+) -> None:
+    await client.keep_webhook("hook", receiver.url, events=["failed"])
+    receiver.mode = 410
+    await stage.note(rules=[{"email": "ann@example.org"}, {"callback": "ftp://host/x?key=abc"}])
+    await stage.note(job_id=None, rules=[{"email": "ann@example.org"}], tenant="acme")
+    await stage.send()
+    await stage.sql("update deliveries set status = 'dead', ended_at = now(), error = 'no' where kind = 'email'")
+    found = {(one.cause, one.details.partition(":")[0]): one for one in await client.attention()}
+    assert found.keys() == {
+        ("webhook_disabled", "it answered 410"),
+        ("delivery_dead", "email ann@example.org"),
+        ("delivery_dead", "callback ftp"),
+    }
+    assert "abc" not in str(found)
+    disabled, dead = found["webhook_disabled", "it answered 410"], found["delivery_dead", "email ann@example.org"]
+    assert (disabled.severity, disabled.instance, dead.severity, dead.count) == ("error", "hook", "warning", 1)
+    assert disabled.remedy is not None and disabled.remedy.command == "holdfast webhooks enable hook"
+    assert dead.remedy is not None and dead.remedy.command == "holdfast deliveries --status dead"
+    await client.enable_webhook("hook")
+    await stage.pass_time()
+    await stage.sql("update deliveries set ended_at = ended_at - interval '25 hours'")
+    assert await client.attention() == []
 
 
 async def test_a_removed_webhook_leaves_dead_what_waited_for_it(

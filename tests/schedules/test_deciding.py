@@ -78,6 +78,28 @@ def test_of_missed_ticks_the_last_one_runs(overlap: str) -> None:
     assert (move.start, move.waiting, move.next_at) == (NOON, [], NOON + HOUR)
 
 
+@pytest.mark.parametrize("catch_up", ["none", "last", "all"])
+def test_ticks_that_come_due_between_two_looks_are_not_missed_and_all_wait_in_a_queue(catch_up: str) -> None:
+    every: dict[str, Any] = {"cron": None, "every_seconds": 5, "anchored_at": NOON}
+    seconds = [timedelta(seconds=number) for number in range(60)]
+    move = decide(row(**every, next_at=NOON + seconds[5], now=NOON + seconds[17], overlap="queue", catch_up=catch_up))
+    assert (move.start, move.waiting) == (NOON + seconds[5], [NOON + seconds[10], NOON + seconds[15]])
+    assert (move.next_at, move.last_tick) == (NOON + seconds[20], NOON + seconds[15])
+
+
+def test_a_queue_without_catch_up_takes_of_older_ticks_those_that_are_punctual() -> None:
+    minutes: dict[str, Any] = {"cron": "* * * * *", "overlap": "queue", "catch_up": "last", "is_busy": True}
+    move = decide(row(**minutes, next_at=NOON - HOUR, now=NOON + timedelta(seconds=1)), on_time_seconds=130)
+    assert [moment.minute for moment in move.waiting] == [58, 59, 0]
+
+
+@pytest.mark.parametrize("overlap", ["skip", "replace"])
+def test_of_ticks_that_come_due_between_two_looks_one_runs_unless_they_queue(overlap: str) -> None:
+    every: dict[str, Any] = {"cron": None, "every_seconds": 5, "anchored_at": NOON}
+    move = decide(row(**every, next_at=NOON, now=NOON + timedelta(seconds=12), overlap=overlap))
+    assert (move.start, move.waiting) == (NOON + timedelta(seconds=10), [])
+
+
 def test_without_catch_up_no_missed_tick_runs() -> None:
     late = decide(row(next_at=NOON - 5 * HOUR, now=NOON + HOUR / 2, catch_up="none"))
     assert (late.start, late.last_tick, late.last_answer, late.next_at) == (None, NOON, "missed", NOON + HOUR)

@@ -6,7 +6,9 @@ from __future__ import annotations
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime, timedelta
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -108,6 +110,22 @@ async def test_a_lost_connection_in_a_tick_loses_no_tick_and_doubles_none(
         assert one.popen.poll() is None, one.log.read_text()
     assert (tmp_path / "once" / point).exists()
     assert len(await stage.jobs()) == 1
+
+
+async def test_a_queue_has_a_job_of_each_tick_although_the_leader_is_killed(stage: Stage, tmp_path: Path) -> None:
+    await stage.add(every_seconds=1, overlap="queue")
+
+    async def has_ended(number: int) -> bool:
+        await stage.engine.query("update holdfast.jobs set status = 'completed', finished_at = now()")
+        return await _has_jobs(stage, number)
+
+    with orchestrator(stage, tmp_path) as leader:
+        await eventually(partial(has_ended, 2))
+        leader.popen.kill()
+    with orchestrator(stage, tmp_path):
+        await eventually(partial(has_ended, 10))
+    ticks = [datetime.fromisoformat(one.partition("@")[2]) for one in await jobs_with_ticks(stage)]
+    assert {later - earlier for earlier, later in pairwise(ticks)} == {timedelta(seconds=1)}
 
 
 async def test_processes_whose_clocks_are_wrong_make_one_job_of_each_tick_at_its_time(

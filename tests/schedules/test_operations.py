@@ -119,6 +119,20 @@ async def test_a_paused_schedule_can_be_triggered(client: Client) -> None:
 Act = Callable[[Client], Awaitable[Any]]
 
 
+@pytest.mark.parametrize("overlap", ["queue", "replace"])
+async def test_a_paused_schedule_is_not_triggered_while_its_job_runs(client: Client, overlap: str) -> None:
+    """The tick would wait for the end of the pause, and a job would be cancelled for it."""
+    await client.add_schedule("s", "w", cron=FAR, overlap=overlap)
+    first = await client.trigger_schedule("s")
+    await client.pause_schedule("s")
+    with pytest.raises(Refused, match=f"it is paused, and its job {first.job_id} has not ended") as refused:
+        await client.trigger_schedule("s")
+    assert "holdfast schedules unpause s" in str(refused.value.to_problem())
+    assert (await client.schedule("s")).waiting == ()
+    await client.unpause_schedule("s")
+    assert (await client.trigger_schedule("s")).job_id is None
+
+
 @pytest.mark.parametrize(
     ("act", "problem"),
     [

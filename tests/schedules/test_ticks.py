@@ -178,6 +178,21 @@ async def test_a_tick_that_a_full_backlog_refuses_is_an_alert(stage: Stage) -> N
     assert len(await stage.jobs()) == 1
 
 
+async def test_a_tick_that_has_its_job_already_is_over(stage: Stage) -> None:
+    """The clock of the database was set back, and the schedule was unpaused since."""
+    await stage.add()
+    await stage.let_tick()
+    await stage.end_jobs()
+    made = await stage.jobs()
+    await stage.engine.query("update holdfast.schedules set next_at = last_tick, revision = revision + 1")
+    await stage.one.run_once()
+    schedule = await stage.client.schedule("s")
+    assert await stage.jobs() == made
+    assert schedule.problem == f"job {made[0]} is the job of this tick already"
+    await stage.let_tick()
+    assert len(await stage.jobs()) == 2
+
+
 async def test_a_tick_of_a_tenant_that_may_not_use_a_queue_is_an_alert(stage: Stage) -> None:
     await stage.add()
     await stage.client.keep_tenant("default", queues=["maps"])

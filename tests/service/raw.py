@@ -10,14 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from holdfast.client import Client
-from holdfast.operations.scope import Scope
 from holdfast.service.app import build_app
 from holdfast.service.identity.door import Door
 from holdfast.service.server import WebServer
 from holdfast.service.state import ServiceState
 from holdfast.store.postgres import PostgresStore
-from tests.service.serving import Service
+from tests.service.serving import Service, service_of
 
 PATIENCE_SECONDS = 20.0
 
@@ -28,15 +26,8 @@ async def serving_raw(url: str, *, connections: int = 100, **state: Any) -> Asyn
     store = PostgresStore(url, "holdfast api")
     app = build_app(ServiceState(store, Door(store), **state))
     server = WebServer(app, "127.0.0.1", 0, connections=connections, grace_seconds=1.0)
-    service = Service(server, Client(store, Scope("*", "admin@test")))
-    try:
-        async with server:
-            try:
-                yield service
-            finally:
-                await service.close()
-    finally:
-        await store.close()
+    async with service_of(server, store) as service:
+        yield service
 
 
 @dataclass

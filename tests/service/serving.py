@@ -16,6 +16,7 @@ from holdfast.service.live import Live
 from holdfast.service.server import WebServer
 from holdfast.service.state import ServiceState
 from holdfast.settings import Settings
+from holdfast.store.postgres import PostgresStore
 from tests.running import HOME
 
 API = "/api/v1"
@@ -57,6 +58,11 @@ class Service:
         """How many clients the server sees."""
         return len(self._server._server.server_state.connections)
 
+    @property
+    def unsent_bytes(self) -> list[int]:
+        """How much of its answer the server keeps for each client."""
+        return [one.transport.get_write_buffer_size() for one in self._server._server.server_state.connections]
+
     def request_stop(self) -> None:
         self._server.request_stop()
 
@@ -82,7 +88,13 @@ class Service:
 async def serving_http(url: str, **settings: Any) -> AsyncIterator[Service]:
     """The service alone; with `tests.running.running` beside it the jobs run, too."""
     chosen = Settings(**{"database_url": url, "home": HOME, "port": 0, "grace_seconds": 1.0, **GENEROUS, **settings})
-    server, store = new_web_server(url, chosen)
+    async with service_of(*new_web_server(url, chosen)) as service:
+        yield service
+
+
+@asynccontextmanager
+async def service_of(server: WebServer, store: PostgresStore) -> AsyncIterator[Service]:
+    """The server while it serves, and the clients that a test opens to it."""
     service = Service(server, Client(store, Scope("*", "admin@test")))
     try:
         async with server:

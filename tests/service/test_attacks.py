@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import logging
 import re
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,6 +18,8 @@ import pytest
 
 from holdfast.define.plain import parse_json
 from holdfast.service import protocol, server
+from holdfast.service.bodies import details_of
+from holdfast.views.encoding import to_json
 from tests.conftest import eventually
 from tests.service.known_names import MISSING, address
 from tests.service.raw import CUT, Answer, ask, request, serving_raw, wire
@@ -25,6 +29,8 @@ from tests.service.serving import API, Service
 pytestmark = pytest.mark.anyio
 
 JSON = "Content-Type: application/json"
+LAZY = 12
+"""Clients that read nothing."""
 
 
 @pytest.fixture
@@ -132,6 +138,43 @@ async def test_a_client_that_does_not_read_its_answers_is_cut(
             return False
 
         await eventually(is_cut)
+
+
+async def test_of_a_large_answer_little_is_kept_for_clients_that_do_not_read(service: Service) -> None:
+    place = urlsplit(service.url)
+    loop = asyncio.get_running_loop()
+    with ExitStack() as opened:
+        for _ in range(LAZY):
+            lazy = opened.enter_context(socket.socket())
+            lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            lazy.setblocking(False)
+            await loop.sock_connect(lazy, (place.hostname, place.port))
+            await loop.sock_sendall(lazy, request("GET", "/openapi.json") * 40)
+        kept: list[int] = []
+
+        async def all_are_held_up() -> bool:
+            kept.append(max(service.unsent_bytes))
+            return len(service.unsent_bytes) == LAZY and min(service.unsent_bytes) > 0
+
+        await eventually(all_are_held_up)
+    assert max(kept) < 200_000
+
+
+async def test_the_description_is_made_once(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It needs no credential: a stranger who asks again and again must not keep the process busy."""
+    asked = request("GET", "/openapi.json")
+    first = await ask(service.url, asked)
+    written: list[Any] = []
+
+    def noted(view: Any) -> Any:
+        written.append(view)
+        return to_json(view)
+
+    monkeypatch.setattr("holdfast.service.answers.to_json", noted)
+    again = await ask(service.url, asked)
+    assert (again.status, again.headers["content-type"]) == (200, "application/json")
+    assert again.body == first.body
+    assert written == []
 
 
 # Size
@@ -249,6 +292,36 @@ async def test_the_process_goes_on_while_it_parses_a_large_body(
     assert threads == [True, False]
 
 
+async def test_not_every_one_of_hundreds_of_thousands_of_mistakes_is_looked_at(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[int] = []
+
+    def counted(errors: Any, *place: str) -> Any:
+        looked_at.append(len(errors))
+        return details_of(errors, *place)
+
+    for module in ("app", "routes.submissions", "routes.verbs"):
+        monkeypatch.setattr(f"holdfast.service.{module}.details_of", counted)
+    many = {f"a{number}": 1 for number in range(200_000)}
+    job = f"{API}/jobs/{MISSING.path['job_id']}"
+    async with serving_raw(database_url) as service:
+        key = await bearer(service)
+        for path, body in (
+            (f"{API}/jobs", many),
+            (f"{API}/jobs", {"workflow": "a", "labels": many}),
+            (f"{API}/jobs", {"workflow": "a", "external_ids": many}),
+            (f"{job}/plan", {"verb": "resume", **many}),
+            (f"{job}/cancel", many),
+            ("/api/jobs/submit/a", many),
+            (f"{API}/commands/workflow.register", many),
+        ):
+            answer = await ask(service.url, request("POST", path, key, JSON, body=json.dumps(body).encode()))
+            assert (path, answer.status, answer.code) == (path, 422, "INVALID_INPUT")
+            assert b"0,000" in answer.body, answer.body
+    assert max(looked_at) < 30, "to make the words of each mistake would keep the process busy for seconds"
+
+
 FLOODS = [
     request("GET", "/livez", *(f"X-{number}: {'x' * 20}" for number in range(20_000))),
     request("GET", "/livez", f"X-Long: {'x' * 400_000}"),
@@ -353,6 +426,11 @@ AMBIGUOUS = [
     ("Content-Length: 99999999999999999999999999",),
     ("Host: other",),
     ("X-A: b\x00c",),
+    ("Authorization: Bearer hf_other",),
+    ("Content-Type: text/plain",),
+    ("Content-Encoding: identity", "Content-Encoding: gzip"),
+    ("Idempotency-Key: a", "Idempotency-Key: b"),
+    ("Origin: http://a.example", "Origin: http://b.example"),
     ("X A: b",),
     (": b",),
 ]
@@ -385,10 +463,15 @@ NOT_HTTP = [
 ]
 
 
-async def test_what_is_not_http_is_refused_with_a_problem(service: Service) -> None:
+async def test_what_is_not_http_is_refused_with_a_problem(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     for data in NOT_HTTP:
-        answer = await ask(service.url, data)
+        caplog.clear()
+        with caplog.at_level(logging.DEBUG, "holdfast.service"):
+            answer = await ask(service.url, data)
         assert (data[:30], answer.status, answer.code) == (data[:30], 400, "MALFORMED_REQUEST")
+        request_id = answer.headers["x-request-id"]
+        assert json.loads(answer.body)["request_id"] == request_id
+        assert request_id in caplog.text, "the log names it, too"
 
 
 async def test_a_chunk_that_is_none_ends_the_connection(service: Service) -> None:

@@ -20,6 +20,8 @@ pytestmark = pytest.mark.anyio
 AT_ONCE = 8
 VALUES: list[Any] = [7, 1.5, True, "a", [1], {"a": 1}]
 """One value of each type."""
+WRONG_TIMES = ["2026-03-01T12:00:00", "2026-03-01", "1700000000", "0001-01-01T00:00:00+14:00"]
+"""Times without a zone, a number of seconds, and a time that UTC cannot say."""
 NO_BODIES = [b"[]", b'"text"', b"7", b"null", b"{} {}", b"{"]
 
 
@@ -160,6 +162,8 @@ async def test_every_route_refuses_query_names_that_it_does_not_know(
         "with NUL": {"surprise\0": "1"},
         "two tenants": [("tenant", "a"), ("tenant", "b")],
         "NUL as a value": {"tenant": "a\0b"},
+        "a number twice": [("limit", "1"), ("limit", "2")],
+        "a text twice": [("cursor", "1"), ("cursor", "1")],
     }
     cases = [
         (f"{route.title} ({name})", request_of(route, params=params))
@@ -194,7 +198,8 @@ def _wrong_texts(schema: dict[str, Any]) -> list[str]:
         return ["x" * (longest + 1)] if longest else []
     if "array" in kinds:
         return []
-    return ["nonsense", "", "1e999", "-99999999999999999999", "٣"]
+    wrong = ["nonsense", "", "1e999", "-99999999999999999999", "٣"]
+    return wrong + (WRONG_TIMES if any(one.get("format") == "date-time" for one in choices) else [])
 
 
 async def test_every_route_refuses_fields_that_it_does_not_know_and_values_of_the_wrong_type(

@@ -114,6 +114,59 @@ async def test_a_service_that_is_asked_to_end_answers_what_it_has_begun(database
             await client.get(f"{url}/livez")
 
 
+async def test_a_service_that_is_asked_to_end_answers_those_who_wait(database_url: str, tmp_path: Path) -> None:
+    """No owner answers, and who waits would wait longer than the process has time for."""
+    keep = await headers(database_url, "operator")
+    async with (
+        api_process(database_url, tmp_path) as (process, url),
+        httpx2.AsyncClient(base_url=url + API, headers=keep, timeout=60) as client,
+    ):
+        jobs = [(await client.post("/jobs", json={"definition": ECHO, "key": f"{n}"})).json()["job_id"] for n in (1, 2)]
+        long = {"wait": 60}
+        pausing = asyncio.create_task(client.post(f"/jobs/{jobs[0]}/pause", json={}, params=long))
+        await eventually(lambda: is_sent(database_url, jobs[0]))
+        asking = asyncio.create_task(client.get(f"/signals/{max(signals(database_url))}", params=long))
+        pausing_all = asyncio.create_task(client.post("/pauses", json={"workflow": "echo"}, params=long))
+        await eventually(lambda: is_sent(database_url, jobs[1]))
+        process.send(signal.SIGTERM)
+        paused, asked, paused_all = await asyncio.gather(pausing, asking, pausing_all)
+        assert (paused.status_code, paused.json()["answer"]) == (202, "pending")
+        assert (asked.status_code, asked.json()["answer"]) == (200, None)
+        assert (paused_all.status_code, len(paused_all.json()["jobs"]["pending"])) == (200, 2)
+        assert await process.ended() == 0
+
+
+async def test_a_request_that_outlasts_the_end_of_its_service_is_refused_with_retry_after(
+    database_url: str, tmp_path: Path
+) -> None:
+    keep = await headers(database_url, "submitter")
+    slow = {"HOLDFAST_FAILPOINT": "api.after_commit:delay=60", "HOLDFAST_GRACE_SECONDS": "1"}
+    body = {"definition": ECHO}
+    async with api_process(database_url, tmp_path, **slow) as (process, url), httpx2.AsyncClient(timeout=30) as client:
+        submitting = asyncio.create_task(client.post(f"{url}{API}/jobs", json=body, headers=keep))
+
+        async def is_made() -> bool:
+            return bool(job_ids(database_url))
+
+        await eventually(is_made)
+        process.send(signal.SIGTERM)
+        answer = await submitting
+        assert (answer.status_code, answer.json()["code"]) == (503, "SERVICE_ENDING")
+        assert answer.headers["retry-after"] == "2"
+        assert answer.headers["x-request-id"]
+        assert await process.ended() == 0
+        assert "Traceback" not in process.log.read_text()
+    async with api_process(database_url, tmp_path) as (_, url):
+        again = await send(url, keep, {"path": f"{API}/jobs", "json": body})
+    assert (again.status_code, {again.json()["job_id"]}) == (200, job_ids(database_url))
+
+
+async def is_sent(url: str, job_id: str) -> bool:
+    with psycopg.connect(url) as connection:
+        query = "select 1 from holdfast.inbox where kind = 'pause' and job_id = %s"
+        return connection.execute(query, (job_id,)).fetchone() is not None
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     with Server(tmp_path / "server", durable=False) as started:

@@ -31,7 +31,9 @@ pytestmark = pytest.mark.anyio
 QUERIES = {f"{API}/stats": {"step": "86400"}}
 """A step of a minute would end between two looks."""
 CHANGING = re.compile(
-    r'"(seconds|lease_seconds|age_seconds|checked_at|last_used_at|at|since|request_id)":("[^"]*"|[\d.]+)'
+    r'"(seconds|lease_seconds|age_seconds|checked_at|last_used_at|janitor_passed_at|at|since|request_id)":'
+    r'("[^"]*"|[\d.]+)|^holdfast_janitor_pass_seconds .*$',
+    re.MULTILINE,
 )
 """What differs between two answers at different times."""
 STREAM_SECONDS = 0.5
@@ -168,6 +170,50 @@ def different(expected: Answered, found: Answered) -> str:
     if expected[:2] != found[:2]:
         return f"{found[0]} {found[1][:300]} instead of {expected[0]} {expected[1][:300]}"
     return f"{[one[:80] for one in found[2]]} instead of {[one[:80] for one in expected[2]]}"
+
+
+async def test_what_a_body_names_of_another_tenant_is_answered_like_what_does_not_exist(
+    tenants: Tenants, database_url: str
+) -> None:
+    client = await tenants.service.as_role("admin", tenant=SECOND)
+    before = rows(database_url)
+    for (what, path, missing), (_, _, there) in zip(bodies(MISSING), bodies(tenants.first), strict=True):
+        await answered(client, path, missing, MISSING)
+        expected = await answered(client, path, missing, MISSING)
+        found = await answered(client, path, there, tenants.first)
+        assert expected == found, f"{what}: {different(expected, found)}"
+        assert found[0] == 404 or '"status":404' in found[1], f"{what}: {found[1]}"
+        assert ("There is no job" in found[1]) is ("to be like" in what), f"{what}: {found[1]}"
+    assert changed(before, rows(database_url)) == []
+
+
+def bodies(things: Things) -> list[tuple[str, str, dict[str, Any]]]:
+    """Every way in which a body names a workflow, a definition or a job."""
+    workflow, job, definition = things.path["workflow"], things.path["job"], things.query["definition_hash"][0]
+    nightly = {"workflow": workflow, "cron": "0 2 * * *"}
+    return [
+        ("a workflow", "POST /jobs", {"workflow": workflow}),
+        ("a definition", "POST /jobs", {"workflow": workflow, "definition_hash": definition}),
+        ("a definition beside an own workflow", "POST /jobs", {"workflow": "own", "definition_hash": definition}),
+        ("a job to be like", "POST /jobs", {"workflow": "own", "like": job}),
+        ("a workflow in a batch", "POST /jobs/batch", {"jobs": [{"workflow": workflow}]}),
+        ("a job to be like in a batch", "POST /jobs/batch", {"jobs": [{"workflow": "own", "like": job}]}),
+        ("the jobs of a workflow", "POST /pauses", {"workflow": workflow}),
+        ("what a pause would do", "POST /pauses", {"workflow": workflow, "dry_run": True}),
+        ("what runs by the clock", "POST /schedules", {"name": "nightly", **nightly}),
+        ("what runs by the clock from now on", "PUT /schedules/nightly", nightly),
+    ]
+
+
+async def answered(client: httpx2.AsyncClient, path: str, body: dict[str, Any], things: Things) -> Answered:
+    """The status, the words without the names of the things, and the statements of a request with this body."""
+    method, _, address_of_it = path.partition(" ")
+    with recording() as recorder:
+        answer = await client.request(method, f"{API}{address_of_it}", json=body)
+    words = CHANGING.sub("", answer.text)
+    for name in (*things.path.values(), *things.query["definition_hash"]):
+        words = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", "THING", words)
+    return answer.status_code, words, recorder.statements
 
 
 async def test_no_answer_to_another_tenant_has_anything_of_the_first(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import Permanent
-from holdfast.service.table import BODY_LIMIT_BYTES
+from holdfast.service.state import BODY_LIMIT_BYTES
 from tests.conftest import eventually
 from tests.running import registry, running
 from tests.service.serving import API, Service, serving_http

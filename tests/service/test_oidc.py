@@ -166,7 +166,17 @@ async def test_claims_may_have_other_names_and_lie_in_objects(database_url: str,
 
 async def test_a_name_from_a_token_looks_like_no_key(service: Service, issuer: Issuer) -> None:
     token = issuer.token(email="root (hf_abcdefgh)\n", sub="x) y")
-    assert (await service.with_key(token).get(SESSION)).json()["name"] == "root _hf_abcdefgh__ (oidc x_ y)"
+    name = (await service.with_key(token).get(SESSION)).json()["name"]
+    assert re.fullmatch(r"root _hf_abcdefgh__ \(oidc x_ y [0-9a-f]{12}\)", name)
+
+
+async def test_two_people_of_the_provider_never_have_one_name(service: Service, issuer: Issuer) -> None:
+    names = []
+    for subject in ("x)", "x(", "x_", "x\x00", "x" * 255, "x" * 256, "x" * 257):
+        who = await service.with_key(issuer.token(email="one@example.com", sub=subject)).get(SESSION)
+        assert who.status_code == 200, who.text
+        names.append(who.json()["name"])
+    assert len(set(names)) == len(names)
 
 
 async def test_new_keys_of_the_provider_are_read_but_not_for_every_unknown_one(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 
 import pytest
@@ -10,8 +10,10 @@ import pytest
 from tests.conftest import eventually
 from tests.running import client_of
 from tests.service.raw import serving_raw
+from tests.service.routes_of import all_routes
 from tests.service.serving import API, Service
 from tests.service.streaming import first_place, stream
+from tests.service.test_authorization import request_of
 from tests.service.test_jobs import ECHO
 from tests.service.test_streams import submitted
 
@@ -64,3 +66,22 @@ async def test_a_verb_that_would_wait_without_a_place_is_not_sent(service: Servi
         assert await engine.query(pauses) == [(0,)]
         assert (await client.post(f"{API}/jobs/{job_id}/pause", json={})).status_code == 202
         assert await engine.query(pauses) == [(1,)]
+
+
+async def test_every_request_that_stays_open_needs_a_place(
+    database_url: str, record_property: Callable[[str, object], None]
+) -> None:
+    routes = [route for route in all_routes() if "wait" in [one["name"] for one in route.parameters("query")]]
+    titles = [route.title for route in routes]
+    assert {"GET /api/v1/signals/{signal_id}", "POST /api/v1/pauses", "POST /api/v1/notify/test"} < set(titles)
+    record_property("generated", len(routes))
+    async with serving_raw(database_url, most_open_requests=0) as service:
+        client = await service.as_role("admin")
+        for route in routes:
+            request = request_of(route)
+            waiting = await client.request(**request, params={"wait": 0.5})
+            assert (route.title, waiting.status_code) == (route.title, 429), waiting.text
+            assert waiting.json()["code"] == "TOO_MANY_OPEN_REQUESTS"
+            assert (await client.request(**request)).status_code != 429
+            assert (await client.request(**request, params={"wait": "0"})).status_code != 429
+            assert (await client.request(**request, params={"wait": "soon"})).status_code == 422

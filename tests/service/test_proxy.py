@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,6 +18,8 @@ from holdfast.errors import InvalidInput
 from holdfast.settings import load_settings
 from tests.conftest import eventually
 from tests.docs.pages import ROOT, blocks
+from tests.ports import free_port
+from tests.programs import program
 from tests.service.serving import API, Service, serving_http
 
 pytestmark = pytest.mark.anyio
@@ -169,7 +169,7 @@ async def nginx(folder: Path, upstream: str, port: int) -> AsyncIterator[trustme
     whole = "\n".join([*lines, text, "}\n"])
     (folder / "whole.conf").write_text(whole)
     arguments = ("-p", str(folder), "-c", str(folder / "whole.conf"), "-e", str(folder / "error.log"))
-    process = await asyncio.create_subprocess_exec("nginx", *arguments)
+    process = await asyncio.create_subprocess_exec(program("nginx", "nginx"), *arguments)
     try:
         yield authority
     finally:
@@ -177,17 +177,10 @@ async def nginx(folder: Path, upstream: str, port: int) -> AsyncIterator[trustme
         await process.wait()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-@pytest.mark.skipif(shutil.which("nginx") is None, reason="NOT TESTED: there is no nginx; install nginx-light")
 async def test_the_nginx_of_the_page_serves_by_tls_below_a_path_with_forwarded_addresses(
     database_url: str, tmp_path: Path
 ) -> None:
+    program("nginx", "nginx")
     port = free_port()
     public = f"https://127.0.0.1:{port}/holdfast"
     settings: dict[str, Any] = {

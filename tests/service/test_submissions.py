@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.client import Client
 from holdfast.define.load import load_text
+from holdfast.errors import InvalidInput
 from holdfast.operations.scope import Scope
 from holdfast.store.postgres import PostgresStore
 from tests.running import registry, running
@@ -103,6 +104,21 @@ async def test_a_bad_mark_is_refused_and_nothing_is_stored(service: Service, mar
     client = await service.as_role("submitter")
     refused = await client.post(f"{API}/jobs", json={"definition": ECHO, **mark})
     assert (refused.status_code, refused.json()["code"]) == (422, "INVALID_INPUT")
+    assert (await client.get(f"{API}/jobs")).json()["items"] == []
+
+
+async def test_an_empty_key_is_refused_wherever_it_stands(service: Service, database_url: str) -> None:
+    """All submissions that forget their key would be one job."""
+    client = await service.as_role("submitter")
+    for headers, body in (({"Idempotency-Key": ""}, {}), ({}, {"key": ""}), ({"Idempotency-Key": "a"}, {"key": ""})):
+        refused = await client.post(f"{API}/jobs", json={"definition": ECHO, **body}, headers=headers)
+        assert (refused.status_code, refused.json()["code"]) == (422, "INVALID_INPUT")
+    short = await client.post("/api/jobs/submit/echo", json={}, headers={"Idempotency-Key": ""})
+    assert (short.status_code, short.json()["code"]) == (422, "INVALID_INPUT")
+    async with Client.connect(database_url, Scope("default", "test")) as direct:
+        for key in ("", "k" * 501):
+            with pytest.raises(InvalidInput, match="A key has 1 to 500 characters"):
+                await direct.submit(load_text("workflow_id: a\nnodes: {a: {handler: echo}}"), key=key)
     assert (await client.get(f"{API}/jobs")).json()["items"] == []
 
 

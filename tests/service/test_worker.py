@@ -14,6 +14,7 @@ import pytest
 from holdfast.core.effects import Lane
 from holdfast.define.load import load_text
 from holdfast.store.batch import Batch
+from holdfast.store.connection import Connections
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import WorkerIdentity
 from tests.conftest import eventually
@@ -59,6 +60,21 @@ async def test_a_claimed_task_has_all_that_a_handler_may_ask(service: Service, s
     assert task["deadline"].endswith("Z")
 
 
+async def test_the_inputs_of_a_job_come_once_for_all_its_tasks_to_a_worker_that_asks_for_that(
+    service: Service, stage: Stage
+) -> None:
+    """A regression: a claim of 100 tasks had the inputs of their job 100 times."""
+    me, job_id = await queued(stage, 2)
+    other = await stage.owned_job(me, region="NLD")
+    await stage.enqueue(me, other)
+    worker = await plain_worker(service)
+    once = {"claim_id": "a", "free": 3, "inputs_once": True}
+    claimed = [await worker.ask("claim", **once) for _ in range(2)]
+    assert claimed[0] == claimed[1]
+    assert [task["inputs"] for task in claimed[0]["tasks"]] == [None] * 3
+    assert claimed[0]["inputs"] == {job_id: {"region": "CIV"}, other: {"region": "NLD"}}
+
+
 async def test_each_outcome_reaches_the_owner_as_that_of_any_worker(service: Service, stage: Stage) -> None:
     me, _ = await queued(stage, 4)
     worker = await plain_worker(service)
@@ -101,6 +117,20 @@ async def test_the_same_claim_many_times_at_once_gets_the_same_tasks(service: Se
     answers = await asyncio.gather(*(worker.ask("claim", claim_id="a", free=3) for _ in range(8)))
     assert all(answer == answers[0] for answer in answers)
     assert len(answers[0]["tasks"]) == 3
+
+
+async def test_a_claim_beside_another_one_of_the_same_worker_in_another_process_leases_nothing(
+    service: Service, stage: Stage, store: PostgresStore
+) -> None:
+    """Nor does it wait for the other one, which may be a leave."""
+    _, job_id = await queued(stage, 10)
+    worker = await plain_worker(service)
+    async with store.connections.use("another process") as other, other.transaction():
+        await other.execute("select from workers where worker_id = %s for no key update", [worker.worker_id])
+        async with asyncio.timeout(20):
+            assert await worker.claim(free=3) == []
+        assert {row["state"] for row in await stage.behind.queue(job_id)} == {"ready"}
+    assert len(await worker.claim(free=3)) == 3
 
 
 async def test_the_same_registration_again_is_the_same_worker(service: Service) -> None:
@@ -318,6 +348,37 @@ async def test_a_claim_that_waits_is_answered_when_work_comes_and_asks_the_datab
     await store.notify_workers()
     (task,) = await asyncio.wait_for(waiting, 10)
     assert task["job_id"] == job_id
+
+
+async def test_a_claim_costs_as_many_statements_however_long_it_waits(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks when it begins to wait and when its time is over, and never between. Whether a key holds is read once
+    for all that wait."""
+    sent: list[str] = []
+
+    async def noting(own: Connections, role: str, *statements: Any, real: Any = Connections.exchange) -> Any:
+        if own._name == "holdfast api" and role != "identities":
+            sent.append(role)
+        return await real(own, role, *statements)
+
+    def using(own: Connections, role: str, real: Any = Connections.use) -> Any:
+        if own._name == "holdfast api" and role != "identities":
+            sent.append(role)
+        return real(own, role)
+
+    monkeypatch.setattr(Connections, "exchange", noting)
+    monkeypatch.setattr(Connections, "use", using)
+    workers = [await plain_worker(service) for _ in range(3)]
+    for worker in workers:
+        assert await worker.claim(wait_seconds=0.1) == [], "so that it listens, and knows the worker"
+    costs = []
+    for seconds in (0.1, 2.5):
+        sent.clear()
+        assert await asyncio.gather(*(worker.claim(wait_seconds=seconds) for worker in workers)) == [[]] * 3
+        costs.append(sorted(sent))
+    assert costs[0] == costs[1]
+    assert len(costs[0]) == 6, "two looks of each"
 
 
 async def statements(store: PostgresStore) -> Any:

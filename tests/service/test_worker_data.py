@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,6 +11,12 @@ import httpx2
 import pytest
 
 from holdfast.define.load import load_text
+from holdfast.errors import PayloadUnavailable
+from holdfast.remote.objects import RemoteObjects
+from holdfast.remote.task_source import RemoteTaskSource
+from holdfast.store.records import Lease
+from holdfast.worker.context import LeaseLost
+from tests.conftest import eventually
 from tests.running import Engine, running
 from tests.service.serving import API, Service, serving_http
 from tests.service.working import PlainWorker, done, plain_worker, register
@@ -194,6 +201,43 @@ async def test_objects_results_and_breakers_need_a_lease_that_is_held_now_by_a_w
     assert await answers(worker, {"lease": f"{task['lease']}x"}) == [409] * 4
     await worker.ask("renew", leases=[], claimed_at=2**53)
     assert await answers(worker, task) == [409] * 4, "it was given back"
+
+
+async def test_another_lease_of_the_job_stands_in_for_one_that_has_ended(service: Service, engine: Engine) -> None:
+    """A regression: an attempt failed if its worker named the lease of another task, whose report was under way."""
+    key = await service.key("worker")
+    source = RemoteTaskSource(service.url, key)
+    objects = RemoteObjects(service.url, key, source.tokens)
+    worker = await source.register_worker("w", None, ["work"], 4, 60.0)
+    job_id, held = await engine.submit(load_text(TWO)), list[Lease]()
+
+    async def all_claimed() -> bool:
+        held.extend((await source.report_and_claim(worker, [], None, ["work"], 3, None, lambda _: None))[1])
+        return len(held) == 3
+
+    await eventually(all_claimed)
+    plain, digest = PlainWorker(service.with_key(key), worker.worker_id), hashlib.sha256(b"content").hexdigest()
+
+    async def answer_is_lost(*leases: Lease) -> None:
+        """The reports are taken, and the worker does not know it."""
+        tokens = [source.tokens.of((job_id, lease.node, lease.item, lease.epoch)) for lease in leases]
+        assert await plain.report(*(done({"lease": token}) for token in tokens)) == ["taken"] * len(tokens)
+
+    async def store_and_read() -> None:
+        await asyncio.to_thread(objects.write, job_id, digest, b"content")
+        assert await asyncio.to_thread(objects.read, job_id, digest) == b"content"
+
+    await answer_is_lost(held[0], held[2])
+    await store_and_read()
+    assert await source.results_page(job_id, "each", -2, 100, 100) is None, "it has not ended yet"
+    assert await source.breaker("default", "maps") is not None
+    await answer_is_lost(held[1])
+    with pytest.raises(PayloadUnavailable, match="does not hold"):
+        await store_and_read()
+    with pytest.raises(LeaseLost):
+        await source.results_page(job_id, "each", -2, 100, 100)
+    await source.close()
+    objects.close()
 
 
 async def test_a_contract_is_checked_by_the_service(service: Service, engine: Engine) -> None:

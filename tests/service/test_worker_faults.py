@@ -10,13 +10,16 @@ from typing import Any
 import httpx2
 import pytest
 
+from holdfast.assembly import new_worker_over_http
 from holdfast.client import Client
 from holdfast.define.load import load_text
 from holdfast.operations.scope import Scope
+from holdfast.settings import Settings
+from holdfast.worker.context import AsyncContext
 from tests.chaos.proxy import BOTH, Proxy
 from tests.conftest import eventually
-from tests.running import SHORT_LEASES, Engine, running
-from tests.service.processes import api_process
+from tests.running import HOME, QUICK, SHORT_LEASES, Engine, registry, running, streams_kept
+from tests.service.processes import api_process, free_port
 from tests.service.serving import API, Service, serving_http
 from tests.service.working import PlainWorker, done, plain_worker, register
 
@@ -92,6 +95,50 @@ async def test_a_service_killed_between_commit_and_answer_answers_each_call_the_
     assert saved in ([("half", 1)], [])
 
 
+KILLED_IN = ("claim_tasks", "save_checkpoint", "store_payload", "report_tasks")
+SPREAD = """
+workflow_id: spread
+nodes:
+  each:
+    type: fan_out
+    source: "{{ [0, 1, 2, 3, 4] }}"
+    task: {handler: work, params: {item: "{{ item }}"}, retry: {max_retries: 0}}
+"""
+
+
+async def test_a_worker_whose_service_is_killed_in_each_call_runs_every_task_once(
+    database_url: str, tmp_path: Path
+) -> None:
+    """It makes each call again: nothing is lost, nothing runs twice, and no retry is spent."""
+    ran: list[tuple[str, int | None]] = []
+
+    async def work(item: int, *, ctx: AsyncContext) -> str:
+        ran.append((ctx.job_id, ctx.index))
+        await ctx.checkpoint("half", {"item": item})
+        return f"{item}" * 70_000
+
+    async with Client.connect(database_url, Scope("default", "test")) as client:
+        key = (await client.add_key("worker", roles=["worker"])).key
+    port = free_port()
+    settings = Settings(**QUICK | {"poll_seconds": 30.0, "lease_seconds": 120.0})
+    worker = new_worker_over_http(f"http://127.0.0.1:{port}", key, settings, registry(work=work))
+    with streams_kept():
+        async with running(database_url, work=False) as engine, worker:
+            jobs = []
+            for name in KILLED_IN:
+                fault = {"HOLDFAST_PORT": str(port), "HOLDFAST_FAILPOINT": f"api.after_commit:kill~{name}"}
+                async with api_process(database_url, tmp_path, HOLDFAST_HOME=str(HOME), **fault) as (process, _):
+                    jobs.append(await engine.submit(load_text(SPREAD), key=name))
+                    assert await process.ended(60) == -signal.SIGKILL
+            async with api_process(database_url, tmp_path, HOLDFAST_HOME=str(HOME), HOLDFAST_PORT=str(port)):
+                ended = [await engine.finished(job_id, 60) for job_id in jobs]
+            attempts = await engine.query("select node, item, outcome from holdfast.attempts")
+            retried = await engine.query("select 1 from holdfast.tasks where attempt > 1 or lost_count > 0")
+    assert [status["status"] for status in ended] == ["completed"] * len(KILLED_IN)
+    assert sorted(ran) == sorted((job_id, item) for job_id in jobs for item in range(5))
+    assert (attempts, retried) == ([], [])
+
+
 async def one_task(engine: Engine, worker: PlainWorker) -> tuple[str, dict[str, Any]]:
     job_id = await engine.submit(load_text("workflow_id: one\nnodes: {a: {handler: work, retry: {max_retries: 0}}}"))
     (task,) = await worker.claim(wait_seconds=20)
@@ -117,7 +164,7 @@ async def test_what_a_killed_worker_held_goes_to_another_one_when_its_lease_is_o
         assert (await engine.status(job_id))["result"] == "other"
 
 
-async def test_a_worker_cut_off_for_longer_than_its_lease_reports_in_vain(database_url: str) -> None:
+async def test_the_report_of_a_worker_cut_off_for_longer_than_its_lease_is_rejected(database_url: str) -> None:
     async with (
         serving_http(database_url) as service,
         running(database_url, work=False, **SHORT_LEASES) as engine,

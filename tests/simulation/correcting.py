@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from holdfast.core.correcting import Corrected, corrected_state, correction_id, to_count
 from holdfast.core.item_keys import match_items
 from holdfast.core.matching import Counted, chunk_size, counted, item_keys, tasks_at
-from holdfast.core.planning import batches_asked, make_plan
+from holdfast.core.planning import batches_asked, batches_planned, make_plan
 from holdfast.core.plans import Plan, Refusal, Stale
 from holdfast.core.signals import Request
 from holdfast.core.states import JobState, NodeState
 from holdfast.define.definition import Definition
-from holdfast.define.node import Importance, Node, NodeType, TaskSpec, Tolerate
+from holdfast.define.node import Batches, Importance, Node, NodeType, TaskSpec, Tolerate
 from holdfast.define.program import Program, compile_definition
 from holdfast.define.retry import Retry
 from holdfast.errors import HoldfastError
@@ -54,7 +55,10 @@ def plan_correction(
     node = state.nodes.get(request.node or "")
     asked = batches_asked(state, request, is_corrected=True)
     selected = selection.select(db, state.job_id, request, node.enqueued if node else 0, asked)
-    plan = make_plan(after, request, selected, db.now, corrected)
+    plan = make_plan(after, request, selected, db.now, corrected.fresh())
+    if isinstance(plan, Plan) and (planned := batches_planned(state, plan)):
+        selected = selection.select(db, state.job_id, request, node.enqueued if node else 0, [*asked, *planned])
+        plan = make_plan(after, request, selected, db.now, corrected)
     shown = plan if isinstance(plan, Plan) else Plan(request.verb, ())
     plan_id = correction_id(state.job_id, state.generation, state.seq, request, after, shown)
     content = {"plan": shown.to_json(), "corrected": ["inputs", "workflow"], "stale": stale and str(stale)}
@@ -67,7 +71,7 @@ def _counted(db: Database, after: JobState, node: NodeState, *, other_handler: b
     for first in range(0, found.places, size):
         tasks = selection.matched_tasks(db, after.job_id, node.name, tasks_at(found, first, size))
         part = counted(after, node, found, first, tasks, other_handler=other_handler)
-        total = Counted(*(a + b for a, b in zip(total, part, strict=True)))
+        total = total.plus(part)
     return total
 
 
@@ -94,11 +98,11 @@ def _other_definition(definition: Definition, chance: random.Random) -> Definiti
     place = chance.randrange(len(nodes))
     node = nodes[place]
     match chance.choice(["handler", "params", "retry", "importance", "tolerate", "remove", "add"]):
-        case "handler" if node.task is not None:
-            nodes[place] = replace(node, task=replace(node.task, handler=OTHER_HANDLER))
-        case "params" if node.task is not None:
+        case "handler":
+            nodes[place] = _with_work(node, lambda task: replace(task, handler=OTHER_HANDLER))
+        case "params" if node.task is not None or node.batches is not None:
             more = [1, 2, "{{ job.generation }}"][chance.randint(1, 3) - 1]
-            nodes[place] = replace(node, task=replace(node.task, params={**node.task.params, "more": more}))
+            nodes[place] = _with_work(node, lambda task: replace(task, params={**task.params, "more": more}))
         case "retry" if node.task is not None:
             nodes[place] = replace(node, task=replace(node.task, retry=Retry(max_retries=chance.randint(0, 3))))
         case "importance" if node.type not in (NodeType.CONDITIONAL, NodeType.START, NodeType.END):
@@ -111,12 +115,35 @@ def _other_definition(definition: Definition, chance: random.Random) -> Definiti
             name = chance.choice(["more", "most"])
             if name not in {one.name for one in nodes}:
                 nodes.append(Node(name, all_of=(node.name,), task=TaskSpec("work", params={"n": "{{ inputs.n }}"})))
+    fan_ins = [place for place, one in enumerate(nodes) if one.type is NodeType.FAN_IN]
+    if fan_ins and chance.random() < 0.3:
+        place = chance.choice(fan_ins)
+        nodes[place] = _gathered_otherwise(nodes[place], chance)
     changed = replace(definition, nodes=tuple(nodes))
     try:
         compile_definition(changed)
     except (HoldfastError, KeyError, AssertionError):
         return definition
     return changed
+
+
+def _gathered_otherwise(node: Node, chance: random.Random) -> Node:
+    """A fan-in that gets or loses its batches, or has batches of another size."""
+    if node.task is not None and chance.random() < 0.5:
+        work = TaskSpec("work", params={"page": "{{ item }}"})
+        batches = Batches(work, chance.choice([1, 2, 3])) if node.batches is None else None
+        return replace(node, batches=batches)
+    if node.batches is not None:
+        sizes: list[int | str] = [1, 2, 3, "auto"]
+        return replace(node, batches=replace(node.batches, size=chance.choice(sizes)))
+    return node
+
+
+def _with_work(node: Node, change: Callable[[TaskSpec], TaskSpec]) -> Node:
+    """With another task or, if it has batches, with other batches."""
+    if node.batches is not None:
+        return replace(node, batches=replace(node.batches, task=change(node.batches.task)))
+    return replace(node, task=change(node.task)) if node.task is not None else node
 
 
 def _without_a_leaf(nodes: list[Node], chance: random.Random) -> list[Node]:

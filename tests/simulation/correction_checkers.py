@@ -51,8 +51,9 @@ def _check_work(db: Database, state: JobState, node: NodeState) -> None:
     is_many = has_task_per_item(state, node.name)
     items = items_of(turn, node) if is_many else []
     keys = keys_of(program.item_key, items) if is_many else []
+    pages = items_of(turn, node) if node.batch_size is not None else []
     for (name, number), task in db.tasks[state.job_id].items():
-        if name != node.name or task["status"] != "completed" or (number >= 0 and not is_many):
+        if name != node.name or task["status"] != "completed":
             continue
         where, work = f"24: {state.job_id}/{name}[{number}]", program.task_of(number)
         scope = turn.scope_of(name)
@@ -60,6 +61,8 @@ def _check_work(db: Database, state: JobState, node: NodeState) -> None:
         if is_many:
             alike = [item for item, key in zip(items, keys, strict=True) if key == task["item_key"]]
             scopes = [{**scope, "item": item, "index": number} for item in alike]
+        elif number >= 0:
+            scopes = [{**scope, "item": pages[number], "index": number}]
         scopes += [former for one in scopes for former in turn.former_scopes(one, work.params.paths)]
         expected = [work.params.render(one) for one in scopes]
         assert task["is_given"] or task["params"] in expected, f"{where} ran with {task['params']}, not {expected}"
@@ -98,8 +101,11 @@ def without_numbers(value: Any) -> Any:
     """A result without what depends on the numbers of its items: those themselves, their order, and their batches; and
     without `more`, which may be the generation."""
     if isinstance(value, dict):
-        hidden = {"index", "read", "page", "more"} | ({"result"} if "count" in value else set())
+        hidden = {"index", "read", "saw", "page", "more"} | ({"result"} if "count" in value else set())
         kept = {key: without_numbers(one) for key, one in value.items() if key not in hidden}
+        if "count" in value and "results" in kept:
+            # What a `concat` has made of the outputs has the numbers as elements.
+            kept["results"] = [one for one in kept["results"] if not isinstance(one, int)]
         return kept | ({"did": value["did"][0]} if "did" in value else {})
     if isinstance(value, tuple):
         return tuple(without_numbers(one) for one in value)

@@ -57,6 +57,7 @@ STORE = (
     "tests/store/test_clock.py",
     "tests/service/test_audit.py",
     "tests/service/test_stats.py",
+    "tests/metrics/test_page.py",
     "-k",
     "not model",
 )
@@ -76,6 +77,28 @@ OF_SCHEDULES = (
     "src/holdfast/store/schedules.py",
     "src/holdfast/store/sql/schedules.sql",
 )
+WORKERS = (*PYTEST, "tests/service/test_worker.py")
+OF_WORKERS = ("src/holdfast/store/bound_workers.py", "src/holdfast/store/sql/bound_workers.sql")
+REQUESTS = (*PYTEST, "tests/service/test_verbs.py")
+OF_REQUESTS = ("src/holdfast/store/requests.py", "src/holdfast/store/sql/requests.sql")
+NOTIFY = (
+    *PYTEST,
+    "tests/test_outgoing.py",
+    "tests/test_notices.py",
+    "tests/notify/test_deciding.py",
+    "tests/notify/test_webhooks.py",
+    "tests/notify/test_mails.py",
+    "tests/notify/test_people.py",
+)
+OF_NOTIFY = (
+    "src/holdfast/notify/",
+    "src/holdfast/outgoing.py",
+    "src/holdfast/store/notify.py",
+    "src/holdfast/store/sql/notify.sql",
+    "src/holdfast/store/sql/webhooks.sql",
+)
+KILLERS = {OF_SCHEDULES: SCHEDULES, OF_WORKERS: WORKERS, OF_REQUESTS: REQUESTS, OF_NOTIFY: NOTIFY}
+"""Of files that have tests of their own: nothing else is run."""
 SIMULATION = (
     sys.executable, "-m", "tests.simulation", "--seeds", "400", "--processes", "1", "--failures", "1",
 )  # fmt: skip
@@ -91,8 +114,9 @@ class Mutant(NamedTuple):
     @property
     def killers(self) -> tuple[tuple[str, ...], ...]:
         """The commands that should fail with this mutant; they depend on the file that it changes."""
-        if self.file.startswith(OF_SCHEDULES):
-            return (SCHEDULES,)
+        for files, killer in KILLERS.items():
+            if self.file.startswith(files):
+                return (killer,)
         if self.file.startswith(("src/holdfast/orchestrator/", "src/holdfast/store/loading.py")):
             return SIMULATION, CORE
         return (STORE,) if self.file.startswith("src/holdfast/store/") else (CORE, SIMULATION)
@@ -182,7 +206,13 @@ def run(command: Sequence[str], folder: Path) -> int:
 def title(command: Sequence[str]) -> str:
     if "tests.simulation" in command:
         return "simulation"
-    names = {STORE: "store's tests", SCHEDULES: "schedules' tests"}
+    names = {
+        STORE: "store's tests",
+        SCHEDULES: "schedules' tests",
+        WORKERS: "workers' tests",
+        REQUESTS: "requests' tests",
+        NOTIFY: "notify's tests",
+    }
     return names.get(tuple(command), "core's tests")
 
 

@@ -121,8 +121,11 @@ def check_batches(db: Database, job_id: str) -> None:
             page = range(batch * node.batch_size, (batch + 1) * node.batch_size)
             items = [(i, tasks.get((fan_out, i), {})) for i in page]
             expected = [[fan_out, i] for i, item in items if item.get("status") == "completed"]
-            read = tasks[(name, batch)]["output"]["read"]
+            output = tasks[(name, batch)]["output"]
+            read, saw = output["read"], output["saw"]
             assert read == expected, f"8: batch {batch} of {job_id}/{name} has read {read} and not {expected}"
+            now = [item["output"]["params"] for _, item in items if item.get("status") == "completed"]
+            assert saw == now, f"8: batch {batch} of {job_id}/{name} has read results of {saw} and not of {now}"
         if (last := tasks.get((name, -1))) is not None:
             expected = [[name, batch] for batch in range(node.width)]
             assert last["output"]["read"] == expected, f"8: {job_id}/{name} has read {last['output']['read']}"

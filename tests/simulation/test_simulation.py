@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.correction_checkers import is_corrected
 from tests.simulation.database import code_of
 from tests.simulation.undo_counts import AFTER, DURING, count_undos
 from tests.simulation.world import World, run_seed
@@ -88,6 +89,7 @@ def test_every_fault_and_outcome_is_common() -> None:
         counts["quarantined"] += codes["QUARANTINED"]
         counts["vanished too often"] += codes["REQUEUE_LIMIT"]
         counts.update(count_undos(world.db))
+        counts["jobs corrected"] += sum(is_corrected(world.db, job_id) for job_id in world.db.jobs)
         counts.update(how for how in history.ended.values())
         counts.update(str(job["status"]) for job in world.db.jobs.values())
         counts.update(f"stopped: {job['stop_cause']}" for job in world.db.jobs.values())
@@ -100,6 +102,6 @@ def test_every_fault_and_outcome_is_common() -> None:
         "owner_changed", "worker_lost", "node_retry_scheduled", "task_retry_scheduled", "node_skipped", "task_failed",
         "task_cancelled", "report_rejected", "vanished", "janitor_acted", "job_held", "job_released",
         "undos", "tasks undone", *DURING.values(), *AFTER.values(), "undos of failed jobs by themselves",
-        "undos cancelled",
+        "undos cancelled", "jobs corrected",
     ]  # fmt: skip
     assert {name: counts[name] for name in often if counts[name] < 5} == {}

@@ -111,11 +111,14 @@ class Workers(Environment):
         every: dict[str, Any] = {"node": lease.node, "offset": 0, "limit": 1000}
         page = lease.params["page"] if lease.item >= 0 else every
         read: list[Any] = []
+        saw: list[Any] = []
         after, until = page["offset"] - 1, page["offset"] + page["limit"]
         while results := await store.results_page(lease.job_id, page["node"], after, until, 2):
-            read += [orjson.loads(result.output or b"null")["did"] for result in results]
+            outputs = [orjson.loads(result.output or b"null") for result in results]
+            read += [output["did"] for output in outputs]
+            saw += [output["params"] for output in outputs]
             after = results[-1].item
-        return {"read": read}
+        return {"read": read, "saw": saw}
 
     def _is_down(self, lease: Lease) -> bool:
         """Whether the dependency of the task is down at this moment, so that its handler fails."""

@@ -180,6 +180,7 @@ def _reset(db: Database, resets: Sequence[ResetTasks]) -> None:
                 and can_be_reset(task, item, reset.enqueued)
             ):
                 _reset_task(db, (reset.job_id, node, item), task)
+                task["has_contract"] = reset.has_contract
         db.dirty.add(reset.job_id)
 
 

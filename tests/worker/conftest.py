@@ -11,7 +11,7 @@ from holdfast.store.postgres import PostgresStore
 from holdfast.worker.capture import capture_output
 from tests.running import streams_kept
 from tests.store.stage import PostgresBackstage, Stage
-from tests.worker import isolated, service
+from tests.worker import isolated
 from tests.worker.desk import Desk
 
 
@@ -37,11 +37,3 @@ def captured() -> Iterator[Callable[[], None]]:
     """The test itself must call this: pytest replaces the streams between set-up and test."""
     with streams_kept():
         yield capture_output
-
-
-@pytest.fixture(params=[service.DATABASE, service.HTTP])
-def each_source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The test runs with a worker at the database, and with one over HTTP."""
-    monkeypatch.setattr(service, "kind", request.param)
-    kind: str = request.param
-    return kind

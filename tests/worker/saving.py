@@ -42,6 +42,18 @@ def saves_in_a_process(folder: str, *, ctx: Context) -> int:
 
 
 @handler()
+def stores_much(folder: str, *, ctx: Context) -> str:
+    """Publishes a file and has a large output, when it may go on."""
+    _begin(folder, ctx.attempt)
+    while not _may_save(folder):
+        time.sleep(0.01)
+    file = ctx.workdir / "map.txt"
+    file.write_text("a map")
+    ctx.publish(file)
+    return "x" * 300_000
+
+
+@handler()
 async def saves_on_the_loop(folder: str, *, ctx: AsyncContext) -> int:
     _begin(folder, ctx.attempt)
     while not _may_save(folder):

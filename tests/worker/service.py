@@ -16,13 +16,12 @@ from holdfast.store.records import SignalRow
 from holdfast.worker.loop import Worker
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.workdir import Workplace
+from tests import sources
 from tests.conftest import eventually
 from tests.running import HOME, streams_kept
 from tests.service.serving import serving_http
 from tests.store.stage import Stage
 from tests.worker.attempts import lease as lease_of
-
-DATABASE, HTTP = "database", "http"
 
 
 class Between:
@@ -79,7 +78,7 @@ async def serving(
 
 @asynccontextmanager
 async def _source(url: str, wake: asyncio.Event, poll_seconds: float) -> AsyncIterator[tuple[Any, Any]]:
-    if kind == DATABASE:
+    if sources.kind == sources.DATABASE:
         store = PostgresStore(url, "holdfast worker")
         try:
             yield store, Folder(HOME / "payloads")
@@ -89,16 +88,12 @@ async def _source(url: str, wake: asyncio.Event, poll_seconds: float) -> AsyncIt
     async with serving_http(url) as service:
         key = await service.key("worker")
         source = RemoteTaskSource(service.url, key, wake=wake.set, wait_seconds=poll_seconds)
-        objects = RemoteObjects(service.url, key, source.tokens.of_job)
+        objects = RemoteObjects(service.url, key, source.tokens)
         try:
             yield source, objects
         finally:
             await source.close()
             objects.close()
-
-
-kind = DATABASE
-"""Where the worker under test gets its tasks: the fixture `each_source` sets it."""
 
 
 async def reports(stage: Stage, me: int, number: int = 1) -> list[SignalRow]:

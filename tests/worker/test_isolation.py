@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,13 @@ import pytest
 
 from holdfast.define.registry import Registry, describe, discover, handler
 from holdfast.errors import InvalidInput
+from holdfast.remote.task_source import RemoteTaskSource
 from holdfast.store.payloads import digest_of
 from holdfast.store.postgres import PostgresStore
+from tests import sources
 from tests.conftest import eventually
 from tests.running import SHORT_LEASES, Engine, client_of, nodes, running, serving
+from tests.service.serving import serving_http
 from tests.worker import isolated
 from tests.worker.attempts import JOB_ID, data_of, output
 from tests.worker.desk import Desk, all_gone, lives
@@ -193,6 +196,7 @@ async def test_a_checkpoint_that_cannot_be_saved_raises_in_the_handler(desk: Des
     assert data["message"] == "NotAnswered: OSError: the disk is full"
 
 
+@pytest.mark.usefixtures("each_source")
 async def test_a_killed_attempt_goes_on_from_its_checkpoint_and_has_spent_no_retry(database_url: str) -> None:
     flow = """
 workflow_id: resumes
@@ -299,6 +303,7 @@ nodes:
 """
 
 
+@pytest.mark.usefixtures("each_source")
 async def test_a_cancelled_job_gives_its_process_the_grace_and_then_kills_it(database_url: str, tmp_path: Path) -> None:
     async with running(database_url, discover([HANDLERS]), renew_seconds=0.1, grace_seconds=0.5) as engine:
         job_id = await engine.submit(STUBBORN, {"path": str(tmp_path / "ids")})
@@ -314,17 +319,21 @@ async def test_a_cancelled_job_gives_its_process_the_grace_and_then_kills_it(dat
     assert status["status"] == "cancelled"
 
 
+@pytest.mark.usefixtures("each_source")
 async def test_a_worker_that_stops_kills_after_its_grace_and_only_then_gives_back(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "ids"
     alive: list[bool] = []
 
-    async def report(store: PostgresStore, *arguments: Any, real: Any = PostgresStore.report) -> int:
-        alive.append(lives((await process_ids(path))[0]))
+    source = RemoteTaskSource if sources.kind == sources.HTTP else PostgresStore
+
+    async def report(store: Any, *arguments: Any, real: Any = source.report) -> int:
+        if arguments[1]:
+            alive.append(lives((await process_ids(path))[0]))
         return int(await real(store, *arguments))
 
-    monkeypatch.setattr(PostgresStore, "report", report)
+    monkeypatch.setattr(source, "report", report)
     async with client_of(database_url) as engine, serving(database_url, work=False):
         job_id = await engine.submit(STUBBORN, {"path": str(path)})
         async with serving(database_url, discover([HANDLERS]), orchestrate=False, grace_seconds=0.1):
@@ -342,12 +351,24 @@ async def test_a_worker_that_stops_kills_after_its_grace_and_only_then_gives_bac
 
 @asynccontextmanager
 async def worker_process(url: str, **settings: Any) -> AsyncIterator[subprocess.Popen[bytes]]:
-    """A worker, started from the command line."""
+    """A worker, started from the command line: at the database, or over HTTP."""
+    if sources.kind == sources.HTTP:
+        async with serving_http(url) as api:
+            place = {"HOLDFAST_URL": api.url, "HOLDFAST_API_KEY": await api.key("worker")}
+            with _started(place, **settings) as process:
+                yield process
+        return
+    with _started({"HOLDFAST_DATABASE_URL": url}, **settings) as process:
+        yield process
+
+
+@contextmanager
+def _started(place: dict[str, str], **settings: Any) -> Iterator[subprocess.Popen[bytes]]:
     variables = {f"HOLDFAST_{name.upper()}": str(value) for name, value in settings.items()}
     process = subprocess.Popen(
         [str(Path(sys.executable).with_name("holdfast")), "worker", "--handlers", HANDLERS],
         cwd=ROOT,
-        env=os.environ | variables | {"HOLDFAST_DATABASE_URL": url},
+        env=os.environ | variables | place,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -359,6 +380,7 @@ async def worker_process(url: str, **settings: Any) -> AsyncIterator[subprocess.
         process.wait()
 
 
+@pytest.mark.usefixtures("each_source")
 async def test_when_a_worker_is_killed_its_processes_end_with_their_children(database_url: str, tmp_path: Path) -> None:
     async with client_of(database_url) as engine, serving(database_url, work=False):
         await engine.submit(STUBBORN, {"path": str(tmp_path / "ids")})
@@ -404,6 +426,7 @@ async def failed_item(engine: Engine, job_id: str) -> tuple[Any, ...]:
     return row
 
 
+@pytest.mark.usefixtures("each_source")
 async def test_an_item_that_crashes_every_time_is_quarantined_and_the_others_run_once(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -426,6 +449,7 @@ async def test_an_item_that_crashes_every_time_is_quarantined_and_the_others_run
     assert nodes(status)["each"]["error"]["code"] == "QUARANTINED"
 
 
+@pytest.mark.usefixtures("each_source")
 async def test_a_task_that_killed_its_worker_runs_isolated_and_is_quarantined_after_two_deaths(
     database_url: str, tmp_path: Path
 ) -> None:

@@ -13,11 +13,11 @@ import pytest
 from holdfast.assembly import new_worker_over_http
 from holdfast.define.registry import discover
 from holdfast.settings import Settings
+from tests import sources
 from tests.chaos.proxy import BOTH, Proxy, port_of
 from tests.conftest import eventually
 from tests.running import QUICK, SHORT_LEASES, Engine, client_of, serving, streams_kept
 from tests.service.serving import serving_http
-from tests.worker import service
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_source")]
 
@@ -35,7 +35,7 @@ async def worker_behind_a_proxy(url: str, **settings: Any) -> AsyncIterator[tupl
     """Only the worker goes through the proxy, to Postgres or to the service; all others see Postgres all the time."""
     handlers = discover(["tests.worker.saving"])
     async with client_of(url) as engine, serving(url, work=False, **settings):
-        if service.kind == service.DATABASE:
+        if sources.kind == sources.DATABASE:
             port = port_of(url)
             async with Proxy(port) as proxy:
                 proxied = url.replace(f":{port}/", f":{proxy.port}/")
@@ -109,6 +109,28 @@ async def test_a_checkpoint_that_waits_until_the_lease_is_over_is_lost_and_no_re
     assert (status["status"], status["result"]) == ("completed", 2)
     assert counts == [(0, 1, 0)]
     assert not (tmp_path / "saved_1").exists()
+
+
+async def test_files_and_large_outputs_wait_while_the_service_restarts_and_no_retry_is_spent(
+    database_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A regression: over HTTP, an attempt failed that met a service which was away for a moment."""
+    async with worker_behind_a_proxy(database_url) as (engine, proxy):
+        job_id = await engine.submit(NO_RETRY.format(handler="stores_much"), {"folder": str(tmp_path)})
+        await appears(tmp_path / "begun_1")
+        proxy.refuse()
+        (tmp_path / "go").touch()
+
+        async def waits() -> bool:
+            return any(message.startswith("payload_unavailable: ") for message in caplog.messages)
+
+        if sources.kind == sources.HTTP:
+            await eventually(waits)
+        proxy.heal()
+        status = await engine.finished(job_id)
+        (file,) = await engine.client.artifacts(job_id)
+    assert (status["status"], status["result"]) == ("completed", "x" * 300_000)
+    assert file.name == "map.txt"
 
 
 async def test_a_thread_that_saves_into_a_silent_network_is_free_when_the_lease_is_over(

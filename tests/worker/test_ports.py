@@ -13,10 +13,16 @@ from pathlib import Path
 import pytest
 
 import holdfast.worker
+from holdfast.assembly import new_worker_over_http
+from holdfast.define.registry import Registry
+from holdfast.remote.renewal import RemoteRenewal
+from holdfast.remote.task_source import RemoteTaskSource
+from holdfast.settings import Settings
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.renewal import Renewal, renewal_statements
 from holdfast.worker.ports import LeaseRenewal, OpenRenewal, OutputStore, TaskSource
 
+pytestmark = pytest.mark.anyio
 URL = "postgresql://user@host/database"
 
 
@@ -39,6 +45,24 @@ def test_the_postgres_store_is_a_task_source() -> None:
 def test_the_postgres_store_saves_output() -> None:
     output: OutputStore = PostgresStore(URL).output()
     assert methods_of(OutputStore) <= set(dir(output))
+
+
+async def test_a_worker_over_http_has_the_same_ports() -> None:
+    over_http = RemoteTaskSource("http://127.0.0.1:1", None)
+    source: TaskSource = over_http
+    output: OutputStore = over_http
+    open_renewal: OpenRenewal = partial(RemoteRenewal, "http://127.0.0.1:1", None, 10.0)
+    renewal: LeaseRenewal = pickle.loads(pickle.dumps(open_renewal))()
+    for port, made in ((TaskSource, source), (OutputStore, output), (LeaseRenewal, renewal)):
+        assert methods_of(port) <= set(dir(made))
+    await over_http.close()
+
+
+async def test_a_worker_over_http_claims_further_ahead_unless_a_setting_says_so(tmp_path: Path) -> None:
+    for settings, batch in ((Settings(home=tmp_path), 300), (Settings(home=tmp_path, claim_batch=100), 100)):
+        services = new_worker_over_http("http://127.0.0.1:1", None, settings, Registry())
+        assert services.worker is not None
+        assert services.worker._options.claim_batch == batch
 
 
 def test_the_renewal_on_postgres_can_be_made_in_another_process() -> None:

@@ -16,11 +16,11 @@ import pytest
 
 from holdfast.store.renewal import Renewal, renewal_statements
 from holdfast.worker.pulse import Pulse
+from tests import sources
 from tests.cli.conftest import HOLDFAST
 from tests.conftest import eventually
 from tests.running import SHORT_LEASES, Engine, client_of, serving
 from tests.service.serving import serving_http
-from tests.worker import service
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_source")]
 
@@ -75,7 +75,7 @@ async def orchestrated(url: str) -> AsyncIterator[Engine]:
 @asynccontextmanager
 async def worker(url: str, folder: Path, **settings: Any) -> AsyncIterator[psutil.Process]:
     """A `holdfast worker` in a process of its own, with short leases: at the database, or over HTTP."""
-    if service.kind == service.HTTP:
+    if sources.kind == sources.HTTP:
         async with serving_http(url) as api:
             own = {"HOLDFAST_URL": api.url, "HOLDFAST_API_KEY": await api.key("worker")}
             async with _worker(own, folder, **settings) as process:

@@ -1,4 +1,4 @@
-"""The flags that correct a job: other inputs, another workflow file, and what becomes of stale work."""
+"""The flags that correct a job: other inputs, another workflow file, and whether stale work is kept."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 from rich.table import Table
 
@@ -10,15 +11,21 @@ from holdfast.bootstrap import open_client
 from holdfast.cli.session import Target, begin, drive, has_database, where
 from holdfast.cli.streams import answer, answer_json, say, show
 from holdfast.cli.webhooks import show_secret
-from holdfast.cli.words import age, counted, cut, short
+from holdfast.cli.words import counted, cut, elapsed, short
 from holdfast.client import Client
 from holdfast.errors import ExitCode, InvalidInput, Refused
 from holdfast.settings import Settings
 from holdfast.views.encoding import to_json
 from holdfast.views.notify import Delivery, DeliveryPage
 
-SHOWN_CHARACTERS = 80
+SHOWN_CHARACTERS = 200
+SHOWN_IDS = 3
+"""How many deliveries are named with their common problem."""
+UNTRIED = timedelta(minutes=1)
 TEST_SECONDS = 30.0
+NEEDS_MAIL_SERVER = (
+    "A process with an orchestrator sends mails if HOLDFAST_SMTP_URL and HOLDFAST_SMTP_FROM are set for it"
+)
 
 
 def list_deliveries(
@@ -56,6 +63,8 @@ async def _list(
         _show(page.deliveries)
         if any(one.status == "dead" for one in page.deliveries):
             say(f"  → Send a dead one again: {target.command('deliveries redrive ID')}")
+        if any(map(_waits_for_a_mail_server, page.deliveries)):
+            say(f"  → No process tries the mails. {NEEDS_MAIL_SERVER}: {target.command('up')}")
         if page.after is not None:
             older = target.command(f"deliveries --limit {limit} --after {page.after}")
             say(f"  → Older ones, with the same filters: {older}")
@@ -68,19 +77,29 @@ def _show(deliveries: Sequence[Delivery]) -> None:
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
     for heading in ("delivery", "age", "event", "job", "status"):
         table.add_column(heading, no_wrap=True, overflow="ellipsis")
-    for heading in ("to", "why"):
-        table.add_column(heading, overflow="fold")
+    table.add_column("to", overflow="fold")
+    problems: dict[str, list[str]] = {}
     for one in deliveries:
         table.add_row(
             short(one.id),
-            age(one.created_at),
+            elapsed(one.created_at, None),
             one.event or "",
             short(one.job_id) if one.job_id is not None else "",
             f"{one.status}, {counted(one.tries, 'try', 'tries')}" if one.tries else one.status,
             cut(f"{one.kind} {one.receiver}", 60),
-            cut(one.error or "", SHOWN_CHARACTERS),
         )
+        if one.error is not None:
+            problems.setdefault(cut(one.error, SHOWN_CHARACTERS), []).append(short(one.id))
     show(table)
+    for problem, ids in problems.items():
+        more = f" and {len(ids) - SHOWN_IDS} more" if len(ids) > SHOWN_IDS else ""
+        answer(f"{', '.join(ids[:SHOWN_IDS])}{more}: {problem}")
+
+
+def _waits_for_a_mail_server(one: Delivery) -> bool:
+    """Any process with a mail server would have tried it by now."""
+    waited = datetime.now(UTC) - one.created_at
+    return one.kind == "email" and one.status == "waiting" and not one.tries and waited > UNTRIED
 
 
 def redrive(delivery_id: str | None, *, webhook: str | None, as_json: bool, target: Target) -> int:
@@ -113,13 +132,16 @@ async def _redrive_all(client: Client, webhook: str) -> list[Delivery]:
     while page.after is not None:
         page = await client.deliveries(status="dead", webhook=webhook, limit=500, after=page.after)
         found += page.deliveries
-    done = []
+    done: list[Delivery] = []
+    refused: Refused | None = None
     for one in reversed(found):
         try:
             done.append(await client.redrive(one.id))
-        except Refused:
-            # Another person was first.
-            continue
+        except Refused as reason:
+            # Another person was first; or none of them can be sent.
+            refused = reason
+    if refused is not None and not done:
+        raise refused
     return done
 
 
@@ -147,7 +169,8 @@ async def _test(settings: Settings, webhook: str | None, email: str | None, *, a
         answer(f"{sent.kind} {sent.receiver} does not get it: {sent.error}")
     else:
         answer("No process has tried it yet.")
-        say(f"  → A process with an orchestrator sends it: {target.command('up')}")
+        sender = NEEDS_MAIL_SERVER if sent.kind == "email" else "A process with an orchestrator sends it"
+        say(f"  → {sender}: {target.command('up')}")
     return ExitCode.DONE if sent.status == "sent" else ExitCode.UNREACHABLE
 
 

@@ -171,7 +171,7 @@ DatabaseUrl = Annotated[
 ]
 Tenant = Annotated[
     str | None,
-    typer.Option("--tenant", metavar="TENANT", help="Tenant whose jobs are meant, else HOLDFAST_TENANT, else default."),
+    typer.Option("--tenant", metavar="TENANT", help="Tenant to work for, else HOLDFAST_TENANT, else default."),
 ]
 UnusedDatabaseUrl = Annotated[str | None, typer.Option("--database-url", metavar="URL", hidden=True)]
 Handlers = Annotated[
@@ -188,6 +188,7 @@ Only = Annotated[bool, typer.Option("--only", help="Leave what follows as it is,
 ShowPlan = Annotated[bool, typer.Option("--plan", help="Show what would be done, and do nothing.")]
 PlanId = Annotated[str | None, typer.Option("--plan-id", metavar="ID", help="Do exactly this plan, or nothing.")]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is stored with the job.")]
+After = Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Continue a list where it ended.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; the exit code says how it ended.")]
 Detach = Annotated[bool, typer.Option("--detach", help="Only record it; do not wait for the answer.")]
@@ -241,7 +242,7 @@ Notify = Annotated[
     typer.Option(
         "--notify",
         metavar="RECEIVER[=EVENT,…]",
-        help="Address or webhook to tell, by default of partial and failed; may be repeated.",
+        help="Mail address or webhook that gets events, by default partial and failed; may be repeated.",
     ),
 ]
 Priority = Annotated[

@@ -227,7 +227,7 @@ def show_next(one: Schedule) -> None:
 
 
 def _at(moment: datetime, one: Schedule) -> str:
-    """The time in the zone of the schedule: that is where its times are meant."""
+    """The time in the time zone of the schedule."""
     try:
         zone = ZoneInfo(one.time_zone)
     except (LookupError, OSError):

@@ -19,10 +19,10 @@ from holdfast.client import Client
 from holdfast.define.changes import shown
 from holdfast.define.definition import Definition
 from holdfast.define.workflow_file import is_python
-from holdfast.errors import ExitCode, InvalidInput
+from holdfast.errors import ExitCode, InvalidInput, NotFound
 from holdfast.operations.labels import check_labels
 from holdfast.operations.marks import Marks, check_marks
-from holdfast.operations.submitting import MAX_KEY_LENGTH, Submission
+from holdfast.operations.submitting import Submission, check_key
 from holdfast.settings import Settings
 from holdfast.views.encoding import to_json
 
@@ -60,7 +60,7 @@ def submit_job(
 ) -> int:
     settings = begin(target)
     begin_traces(settings)
-    _check_key(key)
+    check_key(key)
     _check_flags(workflow, like, resume=resume, force=force)
     # Refused before a database is started for it.
     named = check_labels(parse_labels(labels))
@@ -111,8 +111,12 @@ async def _wait(client: Client, submission: Submission, *, as_json: bool, target
 async def _known(client: Client, workflow: str | None, like: str | None) -> Definition:
     """The definition that was registered last: that of an id, or that of a job's workflow."""
     if workflow is None and like is not None:
-        workflow = (await client.job(like, whole=False)).workflow_id
-    return await client.definition(workflow or "")
+        return await client.definition((await client.job(like, whole=False)).workflow_id)
+    try:
+        return await client.definition(workflow or "")
+    except NotFound as problem:
+        message = f"There is no file '{workflow}', and this database has no workflow of that id."
+        raise NotFound(message, remedy=problem.remedy, instance=problem.instance) from None
 
 
 def _check_flags(workflow: str | None, like: str | None, *, resume: bool, force: bool) -> None:
@@ -163,11 +167,6 @@ def _say_what_was_not_added(submission: Submission, labels: dict[str, str], mark
 def _given(marks: Marks) -> dict[str, Any]:
     """The arguments of `Client.submit`."""
     return {one.name: getattr(marks, one.name) for one in fields(marks)}
-
-
-def _check_key(key: str | None) -> None:
-    if key is not None and not 0 < len(key) <= MAX_KEY_LENGTH:
-        raise InvalidInput(f"A key has 1 to {MAX_KEY_LENGTH} characters; this one has {len(key)}.")
 
 
 def is_file_name(text: str) -> bool:

@@ -9,7 +9,7 @@ from rich.table import Table
 from holdfast.bootstrap import open_client
 from holdfast.cli.session import Target, begin, drive
 from holdfast.cli.streams import answer, answer_json, say, show
-from holdfast.cli.words import age, cut, day_and_clock
+from holdfast.cli.words import age, cut, day_and_clock, elapsed
 from holdfast.errors import ExitCode, InvalidInput
 from holdfast.settings import Settings
 from holdfast.views.encoding import to_json
@@ -48,8 +48,8 @@ def _show(webhooks: Sequence[Webhook]) -> None:
 
 def _state(one: Webhook) -> str:
     if one.disabled_at is not None:
-        return f"disabled {age(one.disabled_at)} ago: {one.disabled_reason}"
-    return f"failing for {age(one.failing_since)}" if one.failing_since is not None else "works"
+        return f"disabled {age(one.disabled_at)}: {one.disabled_reason}"
+    return f"failing for {elapsed(one.failing_since, None)}" if one.failing_since is not None else "works"
 
 
 def add_webhook(name: str | None, url: str | None, events: Sequence[str], *, as_json: bool, target: Target) -> int:

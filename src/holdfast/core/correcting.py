@@ -39,6 +39,8 @@ class Difference(NamedTuple):
     other_handler: bool = False
     only_contract: bool = False
     """Only what its output must look like has changed: what has completed stays, as long as it fits."""
+    other_tasks: bool = False
+    """Its tasks are of another kind now, so that those that it has cannot stay."""
 
 
 @dataclass(slots=True)
@@ -53,7 +55,13 @@ class Corrected:
     """What matching would come to, by fan-out."""
     stale: Stale | None = None
     undecided: list[str] = field(default_factory=list)
-    """The nodes with stale work for which the person has not said what becomes of it."""
+    """The nodes with stale work for which the person has chosen neither to keep it nor to run it again."""
+    cannot_stay: list[str] = field(default_factory=list)
+    """The nodes with stale work that the person wants to keep, although their tasks are of another kind now."""
+
+    def fresh(self) -> Corrected:
+        """The same, before any plan was made of it."""
+        return replace(self, undecided=[], cannot_stay=[])
 
     def is_new(self, name: str) -> bool:
         return name not in self.before.nodes
@@ -72,6 +80,20 @@ class Corrected:
             Difference("an earlier correction gave it another handler", other_handler=True) if is_owed else None
         )
 
+    def touched_batches(self, state: JobState, node: NodeState, how: Matching) -> tuple[int, ...]:
+        """The batches of a completed fan-in that read what becomes another result when the items of its fan-out are
+        matched; none: all of them must run, because there are new items, or because more than the items has changed."""
+        fan_out = state.program.graph.fan_out_of[node.name]
+        counted = self.counted.get(fan_out)
+        is_whole = node.status is Status.COMPLETED and node.batch_size is not None and node.has_only_completed
+        if counted is None or counted.new or not is_whole or self.difference(state, node) is not None:
+            return ()
+        items = {*counted.gone_items, *counted.other_items}
+        items |= set(counted.stale_items) if how.reruns_stale else set()
+        items |= set(counted.unfinished_items) if how.reruns_unfinished else set()
+        assert node.batch_size is not None
+        return tuple(sorted({item // node.batch_size for item in items}))
+
     def keeps_params(self, state: JobState, node: NodeState) -> bool:
         """Whether a person gave the params of the node's own task: they stay."""
         old, new = self.before.nodes.get(node.name), state.program.nodes[node.name]
@@ -80,12 +102,15 @@ class Corrected:
 
     def difference(self, state: JobState, node: NodeState) -> Difference | None:
         """Why the node's work is not what it was; None: it is the same, or a person has decided how it ended."""
-        is_skipped = node.reason == SKIPPED_BY_PERSON and not has_task_per_item(state, node.name)
-        if node.reason == SET_BY_PERSON or is_skipped or self.is_new(node.name):
+        if node.reason == SET_BY_PERSON or self.is_new(node.name):
             return None
         old, new = self.before.nodes[node.name], state.program.nodes[node.name]
+        has_other_tasks = old.node.type is not new.node.type or (old.batches is None) is not (new.batches is None)
+        is_skipped = node.reason == SKIPPED_BY_PERSON and not has_task_per_item(state, node.name)
+        if is_skipped and not (has_other_tasks and node.expanded):
+            return None
         if old.node.type is not new.node.type:
-            return Difference(f"it is a {new.node.type} now", other_handler=True)
+            return Difference(f"it is a {new.node.type} now", other_handler=True, other_tasks=node.expanded > 0)
         if new.branches:
             return _other_branch(state, node)
         if has_task_per_item(state, node.name):
@@ -142,7 +167,7 @@ class Corrected:
 
     def _of_batches(self, state: JobState, node: NodeState, old: NodeProgram, new: NodeProgram) -> Difference | None:
         if old.batches is None or new.batches is None or (old.task is None) != (new.task is None):
-            return Difference("it takes its items in another way")
+            return Difference("it takes its items in another way", other_tasks=node.expanded > 0)
         pairs = [(old.batches, new.batches), *([(old.task, new.task)] if old.task and new.task else [])]
         for before, now in pairs:
             found = _other_handler(before, now)
@@ -155,7 +180,11 @@ class Corrected:
         assert old.node.batches is not None and new.node.batches is not None
         is_rewritten = old.node.batches.size != new.node.batches.size
         reason = self._why_other(state, node.name, "size of batches", is_rewritten, new.batch_size)
-        return Difference(reason) if reason is not None else None
+        if reason is not None:
+            return Difference(reason)
+        if old.batches.spec.output_schema != new.batches.spec.output_schema:
+            return Difference("the output of its batches has another contract", only_contract=True)
+        return None
 
     def _reads_other(self, state: JobState, template: Template | None, name: str) -> str | None:
         """What a template reads that the correction has changed, as far as nothing above has rerun."""

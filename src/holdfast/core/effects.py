@@ -173,6 +173,7 @@ class ResetTasks(NamedTuple):
     node: str
     selection: Selection
     enqueued: int
+    has_contract: bool = False
 
 
 class RestartNode(NamedTuple):

@@ -18,7 +18,7 @@ from holdfast.errors import TemplateError
 
 
 class Fate(IntEnum):
-    """What becomes of a node once all that it waits for has ended. The larger value prevails. For those who wait for
+    """What happens to a node once all that it waits for has ended. The larger value prevails. For those who wait for
     it, one that ends badly is as good as cancelled."""
 
     RUNS = 0
@@ -43,7 +43,7 @@ class Foresight:
     """The fan-outs whose items were matched and counted."""
 
     def fate_of(self, name: str) -> tuple[Fate, str | None]:
-        """What becomes of a node, and the dependency that makes it so where it does not simply run."""
+        """What happens to a node, and the dependency that makes it so where it does not simply run."""
         graph = self.state.program.graph
         fates: list[tuple[Fate, str | None]] = [(Fate.RUNS, None)]
         if graph.all_of[name]:

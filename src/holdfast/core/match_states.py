@@ -21,7 +21,7 @@ class Matches(NamedTuple):
 
 @dataclass(slots=True)
 class Matching:
-    """How far the items of a corrected fan-out have been matched with its tasks, and what becomes of these."""
+    """How far the items of a corrected fan-out have been matched with its tasks, and what happens to these."""
 
     reruns_stale: bool = False
     """Whether a completed task runs again if its handler or its params are others now."""

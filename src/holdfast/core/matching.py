@@ -6,7 +6,7 @@ items get numbers above all earlier ones. A task without an item is skipped and 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -104,7 +104,7 @@ def match_chunk(turn: Turn, node: NodeState, tasks: Mapping[int, MatchedTask], l
 
 
 class _Chunk(NamedTuple):
-    """What a chunk has come to: tasks that run again with their params, new ones, and those that are gone."""
+    """The outcome of a chunk: tasks that run again with their params, new ones, and those that are gone."""
 
     again: list[int]
     params: list[bytes]
@@ -169,7 +169,7 @@ def _write_new(turn: Turn, node: NodeState, chunk: _Chunk) -> None:
 def _keep_or_rerun(
     turn: Turn, node: NodeState, place: int, number: int, task: MatchedTask, reading: _Reading, chunk: _Chunk
 ) -> None:
-    """What becomes of a task whose item is still there. What a person gave it stays."""
+    """What happens to a task whose item is still there. What a person gave it stays."""
     assert node.matching is not None
     params = task.params if task.is_given and task.params is not None else reading.params(place, number)
     is_same = reading.is_same(place, number, task.params, params)
@@ -278,6 +278,15 @@ class Counted(NamedTuple):
     gone: int = 0
     back: int = 0
     """Items that a correction had taken away, and that have their results again."""
+    stale_items: tuple[int, ...] = ()
+    gone_items: tuple[int, ...] = ()
+    unfinished_items: tuple[int, ...] = ()
+    other_items: tuple[int, ...] = ()
+    """The numbers of those that are stale, gone, unfinished, and changed or back."""
+
+    def plus(self, more: Counted) -> Counted:
+        others = more._asdict()
+        return Counted(**{name: value + others[name] for name, value in self._asdict().items()})
 
 
 def counted(
@@ -293,18 +302,31 @@ def counted(
     size = chunk_size(state)
     reading = _Reading(Turn(state, 0.0), node, first, first + size)
     number_of: Counter[str] = Counter()
+    numbers: defaultdict[str, list[int]] = defaultdict(list)
     for place in range(first, min(first + size, found.places)):
         if place >= len(found.numbers):
-            number_of["gone"] += tasks[found.left_over[place - len(found.numbers)]].gone is None
+            number = found.left_over[place - len(found.numbers)]
+            if tasks[number].gone is None:
+                numbers["gone"].append(number)
         elif found.numbers[place] == NEW:
             number_of["new"] += 1
         else:
             number = found.numbers[place]
             task = tasks[number]
             is_same = task.is_given or reading.is_same(place, number, task.params, reading.params(place, number))
-            number_of[_word(task, is_same=is_same and not other_handler)] += 1
+            word = _word(task, is_same=is_same and not other_handler)
+            number_of[word] += 1
+            if word not in ("kept", "skipped"):
+                numbers[word].append(number)
     state.made_bytes = 0
-    return Counted(**number_of)
+    return Counted(
+        **number_of,
+        gone=len(numbers["gone"]),
+        stale_items=tuple(numbers["stale"]),
+        gone_items=tuple(numbers["gone"]),
+        unfinished_items=tuple(numbers["unfinished"]),
+        other_items=(*numbers["changed"], *numbers["back"]),
+    )
 
 
 def _word(task: MatchedTask, *, is_same: bool) -> str:

@@ -83,7 +83,7 @@ def make_plan(
         steps.append(step)
     if corrected is not None:
         steps += _gone_steps(state, corrected)
-        refusal = refusal or _undecided(corrected)
+        refusal = _both(refusal, _undecided(corrected))
     is_given_up = state.undo is not None
     decides_again = request.verb is Verb.RESUME and (corrected is not None or is_given_up or _lacks_result(state))
     if not changed and not decides_again:
@@ -104,13 +104,26 @@ def _why_gone(node: NodeState | None) -> str:
     return f"{because}; what it has done stays done, unless the job is undone first"
 
 
+def _both(first: Refusal | None, second: Refusal | None) -> Refusal | None:
+    """All reasons at once; what to do about the first comes first."""
+    if first is None or second is None:
+        return first or second
+    return first._replace(reason=f"{first.reason}; {second.reason}")
+
+
 def _undecided(corrected: Corrected) -> Refusal | None:
+    if corrected.cannot_stay:
+        names = ", ".join(corrected.cannot_stay)
+        return Refusal(
+            f"stale results cannot stay where the tasks are of another kind now: {names}",
+            Remedy("Run them again with --stale rerun, or leave the type and the batches of these nodes as they were."),
+        )
     if not corrected.undecided:
         return None
     names = ", ".join(corrected.undecided)
     return Refusal(
         f"completed work would be done in another way: {names}",
-        Remedy("Say what becomes of it: --stale rerun runs it again, --stale keep leaves its results as they are."),
+        Remedy("Choose: --stale rerun runs it again, --stale keep leaves its results as they are."),
     )
 
 
@@ -184,6 +197,15 @@ def batches_asked(state: JobState, request: Request, *, is_corrected: bool = Fal
         elif own is not None:
             asked.append(BatchesAsked(node.name, own._replace(items_only=True), node.enqueued))
     return asked
+
+
+def batches_planned(state: JobState, plan: Plan) -> list[BatchesAsked]:
+    """The same for the plan of a correction: the batches that read what it changes."""
+    return [
+        BatchesAsked(step.node, step.selection, state.nodes[step.node].enqueued)
+        for step in plan.reruns
+        if step.selection is not None and step.selection.items is not None
+    ]
 
 
 def _refusal(state: JobState, request: Request, *, is_corrected: bool = False) -> Refusal | None:

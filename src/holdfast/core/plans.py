@@ -44,7 +44,7 @@ RUNS = (Action.RERUN, Action.NEW)
 
 
 class Stale(StrEnum):
-    """What becomes of completed work that the corrected job would do in another way."""
+    """Whether completed work that the corrected job would do in another way is kept or runs again."""
 
     KEEP = "keep"
     RERUN = "rerun"

@@ -18,7 +18,7 @@ class View(Enum):
 
 
 class Verdict(Enum):
-    """What becomes of a node whose dependencies are all terminal. The larger value prevails."""
+    """What happens to a node whose dependencies are all terminal. The larger value prevails."""
 
     READY = 0
     SKIPPED = 1
@@ -30,7 +30,7 @@ _ALONE = {View.OK: Verdict.READY, View.ABSENT: Verdict.SKIPPED, View.BAD: Verdic
 
 
 def decide(state: JobState, name: str) -> Verdict | None:
-    """What becomes of a pending node; None while a dependency is not terminal."""
+    """What happens to a pending node; None while a dependency is not terminal."""
     graph = state.program.graph
     all_of, any_of = graph.all_of[name], graph.any_of[name]
     if len(all_of) == 1 and not any_of:

@@ -284,7 +284,9 @@ def _send_back(turn: Turn, node: NodeState, selection: Selection, found: Selecte
     node.undo = None
     turn.state.scope["nodes"].pop(node.name, None)
     turn.state.touch(node)
-    turn.effects.append(ResetTasks(turn.state.job_id, node.name, selection, node.enqueued))
+    has_items = turn.state.program.nodes[node.name].has_items
+    contract = has_contract(turn, node.name, 0 if has_items else OWN_TASK)
+    turn.effects.append(ResetTasks(turn.state.job_id, node.name, selection, node.enqueued, contract))
     turn.emit(EventName.NODE_READY, node.name, data={"tasks": found.number(selection)})
 
 

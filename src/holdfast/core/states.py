@@ -276,6 +276,11 @@ class NodeState:
         return self.batch_size is not None and self.expanded > self.width
 
     @property
+    def has_only_completed(self) -> bool:
+        """Whether it has tasks, and all of them have completed."""
+        return 0 < self.expanded == self.completed
+
+    @property
     def open_tasks(self) -> int:
         """Task rows that exist and are not terminal."""
         return self.expanded - self.settled

@@ -51,8 +51,13 @@ def step_of(
         because = _because(request, above[0])
         if request.only and node.status is Status.COMPLETED:
             return Step(name, Action.STALE, node.completed, f"{because}, and this stays as it is")
-        if _keeps_batches(state, node, rerun, above):
+        is_kept = _keeps_batches(state, node, rerun, above)
+        if is_kept and (corrected is None or corrected.difference(state, node) is None):
             return _batches_above(state, node, found, because, ahead)
+        if corrected is not None and not _is_named(request, node):
+            step = _touched_batches(state, node, rerun, above, because, ahead, corrected)
+            if step is not None:
+                return step
         return _begins_again(state, node, because, ahead)
     if chosen is not None:
         selection, reason = chosen
@@ -137,6 +142,27 @@ def _batches_above(state: JobState, node: NodeState, found: Selected, because: s
     return Step(node.name, Action.RERUN, number, because, selection, redone=redone)
 
 
+def _touched_batches(
+    state: JobState,
+    node: NodeState,
+    rerun: Mapping[str, Step],
+    above: list[str],
+    because: str,
+    ahead: Foresight,
+    corrected: Corrected,
+) -> Step | None:
+    """Of a fan-in whose fan-out is corrected, only the batches that read another result, and the task behind them."""
+    how = rerun[above[0]].matching
+    if how is None or above != [state.program.graph.fan_out_of.get(node.name)]:
+        return None
+    touched = corrected.touched_batches(state, node, how)
+    if not touched or ahead.fate_of(node.name)[0] is not Fate.RUNS:
+        return None
+    selection = Selection((str(Status.COMPLETED),), touched, items_only=True)
+    number = len(touched) + _last_tasks(state, node)
+    return Step(node.name, Action.RERUN, number, because, selection, redone=True)
+
+
 def _batches_step(state: JobState, node: NodeState, found: Selected, selection: Selection, reason: str) -> Step:
     """Some batches, and with them the task behind them; or that one alone, if it is what failed."""
     number = found.number(selection)
@@ -206,7 +232,8 @@ def _corrected_step(
     is_fan_out = corrected.keeps_tasks(state, node) and node.expanded > 0
     is_left_out = ahead.fate_of(node.name)[0] is Fate.IS_SKIPPED
     if above and is_fan_out and not is_left_out and not _is_named(request, node):
-        return _matched_later(state, node, _because(request, above[0]), ahead, corrected, is_chosen=chosen is not None)
+        because = _because(request, above[0])
+        return _matched_later(state, node, above[0], because, ahead, corrected, is_chosen=chosen is not None)
     difference = corrected.difference(state, node) if not above else None
     if difference is None:
         return _settled_again(state, request, node, found) if not above else None
@@ -218,6 +245,8 @@ def _corrected_step(
     if is_fan_out and not _is_named(request, node):
         return _matched_step(node, difference, ahead, corrected, is_chosen=chosen is not None)
     if has_completed and corrected.stale is Stale.KEEP and not _is_named(request, node):
+        if difference.other_tasks:
+            corrected.cannot_stay.append(node.name)
         return Step(node.name, Action.STALE, node.completed, f"{difference.reason}; it stays as it is")
     if has_completed and corrected.stale is None:
         corrected.undecided.append(node.name)
@@ -246,13 +275,20 @@ def _new_step(state: JobState, node: NodeState, ahead: Foresight) -> Step:
 
 
 def _matched_later(
-    state: JobState, node: NodeState, because: str, ahead: Foresight, corrected: Corrected, *, is_chosen: bool
+    state: JobState,
+    node: NodeState,
+    above: str,
+    because: str,
+    ahead: Foresight,
+    corrected: Corrected,
+    *,
+    is_chosen: bool,
 ) -> Step:
     """Its source runs again: which of its items are the same is known after that."""
     fate, _ = ahead.fate_of(node.name)
     ahead.begins_again.add(node.name)
     how = matching_of(node, corrected.other_handler(state, node), corrected.stale, is_chosen=is_chosen)
-    reason = f"{because}; decided when it has: items that stay the same keep their results"
+    reason = f"{because}; decided when {above} has run: items that stay the same keep their results"
     return Step(
         node.name,
         Action.RERUN,

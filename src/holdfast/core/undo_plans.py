@@ -14,7 +14,7 @@ from holdfast.define.node import TaskSpec
 from holdfast.remedies import Remedy
 
 COUNTS_AS_UNDONE = "it counts as undone"
-"""What becomes of tasks that a person skips after their undo has failed."""
+"""What happens to tasks that a person skips after their undo has failed."""
 LOOK_BY_HAND = "may have effects: look by hand"
 
 Part = tuple[UndoStage, int, TaskSpec]

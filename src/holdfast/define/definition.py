@@ -106,7 +106,7 @@ class Definition:
     schedule: FileSchedule | None = field(default=None, compare=False, repr=False)
     """No part of it either: when its jobs start by the clock. Only a registration of the document applies it."""
     _canonical: list[bytes] = field(default_factory=list, init=False, compare=False, repr=False)
-    """Its canonical form, once somebody has asked for it: many jobs of a definition ask."""
+    """Its canonical form, computed at the first use: many jobs share a definition."""
 
     def node(self, name: str) -> Node:
         for node in self.nodes:

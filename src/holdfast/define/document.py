@@ -91,7 +91,7 @@ class ScheduleDocument(DocumentPart):
     """An interval, instead of `cron`."""
 
     time_zone: Annotated[str, Field(max_length=MAX_NAME_LENGTH)] = "UTC"
-    """Where the times of `cron` are meant, such as `Africa/Kigali`. Default UTC."""
+    """The time zone of `cron`, such as `Africa/Kigali`. Default UTC."""
 
     inputs: dict[str, Any] | None = None
     """The inputs of the jobs. Default: none are given."""

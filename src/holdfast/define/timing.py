@@ -32,7 +32,7 @@ class Timing:
     cron: str | None = None
     every_seconds: int | None = None
     time_zone: str = "UTC"
-    """Where the times of the cron expression are meant. An interval has no need of it."""
+    """The time zone of the cron expression. An interval needs none."""
 
     def after(self, moment: datetime, anchor: datetime) -> datetime | None:
         """The first tick behind a moment; None if there is none in fifty years. Intervals count from the anchor."""

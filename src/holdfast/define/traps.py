@@ -1,4 +1,4 @@
-"""What a valid workflow says in vain, or what its author hardly means: warnings, each certain from the file.
+"""What has no effect in a valid workflow, or what its author hardly means: warnings, each certain from the file.
 
 `handler_traps.py` has those for which the handlers must be known.
 """

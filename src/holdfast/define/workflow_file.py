@@ -77,7 +77,7 @@ def load_workflow(path: Path | str) -> LoadedWorkflow:
 
 
 class Checked(NamedTuple):
-    """The definition, or None, all mistakes in its file, and what the file says in vain."""
+    """The definition, or None, all mistakes in its file, and its warnings."""
 
     definition: Definition | None
     problems: list[Detail]

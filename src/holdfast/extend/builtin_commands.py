@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -9,6 +10,7 @@ import orjson
 from pydantic import BaseModel, Field, model_validator
 
 from holdfast.client_commands import CommandContext
+from holdfast.define.definition import Definition
 from holdfast.define.load import load_text
 from holdfast.define.source import DefinitionText
 from holdfast.operations.commands import command
@@ -58,13 +60,16 @@ class PruneOutput(BaseModel):
 @command("workflow.register", input=RegisterInput, output=Registered, scope="submit", is_audited=True)
 async def register(given: RegisterInput, context: CommandContext) -> Any:
     """Make a definition the one that its workflow id stands for, without a job."""
+    # A large one takes up to a second: the process answers others meanwhile.
+    return await context.client.register(await asyncio.to_thread(_definition, given))
+
+
+def _definition(given: RegisterInput) -> Definition:
     if given.source is not None:
-        definition = load_text(given.source)
-    else:
-        # JSON is YAML, too: one reader finds all mistakes.
-        text = orjson.dumps(given.definition, option=orjson.OPT_INDENT_2).decode()
-        definition = replace(load_text(text, "definition"), text=DefinitionText("json", text))
-    return await context.client.register(definition)
+        return load_text(given.source)
+    # JSON is YAML, too: one reader finds all mistakes.
+    text = orjson.dumps(given.definition, option=orjson.OPT_INDENT_2).decode()
+    return replace(load_text(text, "definition"), text=DefinitionText("json", text))
 
 
 @command("job.prune", input=PruneInput, output=PruneOutput, scope="admin", is_audited=True)

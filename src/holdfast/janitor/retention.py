@@ -20,7 +20,7 @@ OBJECTS = "objects of jobs that were deleted"
 
 
 class Keeping(NamedTuple):
-    """For how many days rows of the installation are kept; None: for ever."""
+    """For how many days rows of the installation are kept; None: they are never deleted."""
 
     audit_days: float | None = None
     stats_days: float | None = None

@@ -35,9 +35,6 @@ class Ending(NamedTuple):
     """Whether the problem is the destination's, and not of this one delivery."""
 
 
-DELIVERED = Ending()
-
-
 def ending_of_answer(status: int, retry_after: str | None, now: float) -> Ending:
     """What the status of an HTTP answer means. A redirect is not followed: it is a failure."""
     if 200 <= status < 300:

@@ -45,7 +45,7 @@ class HttpSender:
         if delivery.disabled_reason is not None:
             return Ending(f"the webhook is disabled: {delivery.disabled_reason}", is_final=True)
         try:
-            checked_http_url(url, f"{delivery.kind} '{delivery.target}'")
+            checked_http_url(url, f"{delivery.kind} '{delivery.target.partition('?')[0]}'")
             body = body_of(delivery.events[0], delivery.facts, self._public_url)
             headers = self._headers(delivery, body)
         except (InvalidInput, ValueError, TypeError, IndexError) as problem:

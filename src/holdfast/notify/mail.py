@@ -125,6 +125,7 @@ def _values(delivery: ClaimedDelivery, last: NotedEvent) -> dict[str, str]:
     facts = delivery.facts
     return {
         "headline": _headline(delivery, last),
+        "about": _about(delivery, last),
         "failed": facts.failed if facts is not None else "",
         "survived": facts.survived if facts is not None else "",
         "command": facts.command if facts is not None else "",
@@ -134,6 +135,14 @@ def _values(delivery: ClaimedDelivery, last: NotedEvent) -> dict[str, str]:
         "tenant": delivery.tenant,
         "generation": str(last.generation or ""),
     }
+
+
+def _about(delivery: ClaimedDelivery, last: NotedEvent) -> str:
+    if delivery.job_id is None:
+        return f"Tenant {delivery.tenant}."
+    return (
+        f"Job {delivery.job_id} of workflow {last.workflow_id}, tenant {delivery.tenant}, generation {last.generation}."
+    )
 
 
 def _headline(delivery: ClaimedDelivery, last: NotedEvent) -> str:
@@ -194,6 +203,8 @@ def _line(event: NotedEvent) -> str:
             what = f"the task failed{place}"
         case "node_failed":
             what = f"{event.node or 'a node'} failed"
+        case "test":
+            what = f"a test by {data.get('by', 'somebody')}"
         case name if name in _ENDS:
             what = f"the job {'was ' if name == 'job_cancelled' else 'is '}{name.removeprefix('job_')}"
         case name:

@@ -13,7 +13,7 @@ from holdfast.store.notify_rows import ClaimedDelivery, Mark
 
 
 class NotifyStore(Protocol):
-    """The events that somebody gets, and their deliveries. Any number of processes may use it at once."""
+    """The events that have receivers, and their deliveries. Any number of processes may use it at once."""
 
     async def claim(
         self, holder: str, kinds: Sequence[str], most: int, *, at_once: int, lease_seconds: float, mail_seconds: float

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from holdfast.define.secrets import Secrets, may_have_secrets
 from holdfast.operations.lease_tokens import LeaseFacts, token_of
@@ -22,15 +23,26 @@ _secrets: dict[str, Secrets] = {}
 
 
 async def claimed_tasks(
-    source: TaskSource, secret: bytes, worker: BoundWorker, leases: Sequence[Lease], claimed_at: int
-) -> tuple[ClaimedTask, ...]:
-    """The tasks of one claim, each with its signed lease and with what its handler may ask of its job."""
+    source: TaskSource,
+    secret: bytes,
+    worker: BoundWorker,
+    leases: Sequence[Lease],
+    claimed_at: int,
+    *,
+    inputs_once: bool = False,
+) -> tuple[tuple[ClaimedTask, ...], dict[str, Any] | None]:
+    """The tasks of one claim, each with its signed lease and with what its handler may ask of its job.
+
+    With `inputs_once` the tasks have no inputs; those of each job come behind them. A job may have large ones, and many
+    tasks.
+    """
     facts = await source.job_facts(sorted({lease.job_id for lease in leases})) if leases else {}
     tasks = []
     for lease in leases:
         job = facts.get(lease.job_id, NO_FACTS)
-        tasks.append(_task(secret, worker, lease, job, claimed_at, await _places(source, lease, job)))
-    return tuple(tasks)
+        places = await _places(source, lease, job)
+        tasks.append(_task(secret, worker, lease, job, claimed_at, places, None if inputs_once else job.inputs))
+    return tuple(tasks), {job_id: job.inputs for job_id, job in facts.items()} if inputs_once else None
 
 
 async def _places(source: TaskSource, lease: Lease, job: JobFacts) -> tuple[SecretPlace, ...]:
@@ -52,6 +64,7 @@ def _task(
     job: JobFacts,
     claimed_at: int,
     places: tuple[SecretPlace, ...],
+    inputs: dict[str, Any] | None,
 ) -> ClaimedTask:
     signed = LeaseFacts(
         lease.job_id,
@@ -73,7 +86,7 @@ def _task(
         lease=token_of(secret, signed),
         handler=lease.handler,
         params=lease.params,
-        inputs=job.inputs,
+        inputs=inputs,
         attempt=lease.attempt,
         resume_point=ResumePoint(*lease.resume_point) if lease.resume_point is not None else None,
         timeout_seconds=lease.timeout_seconds,

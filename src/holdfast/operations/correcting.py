@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -10,15 +10,15 @@ import orjson
 from holdfast.core.correcting import Corrected, Difference, corrected_state, correction_id, to_count
 from holdfast.core.item_keys import match_items
 from holdfast.core.matching import Counted, chunk_size, counted, item_keys, tasks_at
-from holdfast.core.plans import Action, Refusal
+from holdfast.core.plans import Action, Refusal, Step
 from holdfast.core.plans import Plan as CorePlan
-from holdfast.core.states import JobState, NodeState
+from holdfast.core.states import JobState, NodeState, Status
 from holdfast.define.changes import differences
 from holdfast.define.contract import Contract
 from holdfast.define.defaults import with_defaults
 from holdfast.define.definition import Definition
 from holdfast.define.inputs import check_inputs
-from holdfast.define.node import Node
+from holdfast.define.node_program import NodeProgram
 from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import Detail, InvalidInput, PayloadRefused, Refused, TemplateError
 from holdfast.operations.defaults import defaults_now
@@ -62,7 +62,7 @@ async def plan_correction(scope: Scope, store: OperationsStore, job_id: str, req
         planned = await look.corrected_plan(after, request.to_core(), corrected)
         if isinstance(planned, Refusal):
             raise refused(job_id, request.verb, planned)
-        await _check_kept(look, before, after, planned)
+        await _check_kept(look, before, after, corrected, planned)
     plan_id = correction_id(job_id, before.generation, before.seq, request.to_core(), after, planned)
     content = {"plan": planned.to_json(), "corrected": changed, "stale": request.correction.stale}
     row = PlanRow(plan_id, job_id, before.generation, before.seq, after.program.hash, inputs, content)
@@ -166,7 +166,7 @@ async def _counted(look: CorrectingLook, after: JobState, node: NodeState, diffe
     for first in range(0, found.places, size):
         tasks = await look.matched_tasks(node.name, tasks_at(found, first, size))
         part = counted(after, node, found, first, tasks, other_handler=difference.other_handler)
-        total = Counted(*(one + more for one, more in zip(total, part, strict=True)))
+        total = total.plus(part)
     return total
 
 
@@ -182,21 +182,23 @@ def _keys(after: JobState, node: NodeState) -> list[str]:
         ) from None
 
 
-async def _check_kept(look: CorrectingLook, before: JobState, after: JobState, plan: CorePlan) -> None:
+async def _check_kept(
+    look: CorrectingLook, before: JobState, after: JobState, corrected: Corrected, plan: CorePlan
+) -> None:
     """Outputs that stay must keep the contracts of the definition that the job is to have."""
     breaches: list[Detail] = []
     for step in plan.steps:
-        if step.action is Action.GONE or step.node not in before.program.nodes:
+        if step.action is Action.GONE or corrected.is_new(step.node) or not after.nodes[step.node].completed:
             continue
-        if step.action is Action.RERUN and step.matching is None and step.selection is None:
-            continue
-        old, new = before.program.nodes[step.node].node, after.program.nodes[step.node].node
-        schema = _other_schema(old, new)
-        if schema is not None and after.nodes[step.node].completed:
-            breaches += await _breaches(look, step.node, Contract(schema), MOST_BREACHES - len(breaches))
+        contracts = _other_contracts(before.program.nodes[step.node], after.program.nodes[step.node])
+        stays = _staying(step, corrected) if contracts else None
+        if stays is not None:
+            breaches += await _breaches(look, step.node, contracts, stays, MOST_BREACHES - len(breaches))
         if len(breaches) >= MOST_BREACHES:
             break
     if breaches:
+        if plan.refusal is not None:
+            breaches.append(Detail(plan.refusal.reason))
         raise Refused(
             f"Job {after.job_id} was not changed: outputs that would be kept break the contract of the workflow.",
             remedy="Run what gave them again with --stale rerun after you have changed its params or its handler,"
@@ -206,13 +208,43 @@ async def _check_kept(look: CorrectingLook, before: JobState, after: JobState, p
         )
 
 
-def _other_schema(old: Node, new: Node) -> dict[str, Any] | None:
-    """The contract of the node's task, if it is another one now."""
-    before, now = (task.output_schema if (task := one.task) is not None else None for one in (old, new))
-    return now if now != before else None
+def _other_contracts(old: NodeProgram, new: NodeProgram) -> dict[bool, Contract]:
+    """The contracts of a node that are others now: that of its items or batches (True), and that of its own task."""
+    contracts = {}
+    for of_items in (True, False):
+        before, now = _schema(old, of_items=of_items), _schema(new, of_items=of_items)
+        if now is not None and now != before:
+            contracts[of_items] = Contract(now)
+    return contracts
 
 
-async def _breaches(look: CorrectingLook, node: str, contract: Contract, most: int) -> list[Detail]:
+def _schema(program: NodeProgram, *, of_items: bool) -> dict[str, Any] | None:
+    if of_items:
+        task = program.items if program.has_items else None
+    else:
+        task = program.task if program.batches is not None or not program.has_items else None
+    return task.spec.output_schema if task is not None else None
+
+
+def _staying(step: Step, corrected: Corrected) -> Callable[[int], bool] | None:
+    """Which of the completed tasks of a node stay as they are; None: none of them."""
+    how, counted, selection = step.matching, corrected.counted.get(step.node), step.selection
+    if how is not None and counted is not None:
+        leaving = {*counted.gone_items, *(counted.stale_items if how.reruns_stale else ())}
+        return lambda item: item not in leaving
+    if how is not None:
+        # Which of its items stay the same is known later.
+        return None if how.has_other_handler and how.reruns_stale else lambda _: True
+    if selection is not None:
+        again = set(selection.also)
+        # The task behind batches runs again with any of them.
+        return None if Status.COMPLETED in selection.statuses else lambda item: item >= 0 and item not in again
+    return None if step.action is Action.RERUN else lambda _: True
+
+
+async def _breaches(
+    look: CorrectingLook, node: str, contracts: Mapping[bool, Contract], stays: Callable[[int], bool], most: int
+) -> list[Detail]:
     found: list[Detail] = []
     after = -2
     while len(found) < most:
@@ -220,7 +252,8 @@ async def _breaches(look: CorrectingLook, node: str, contract: Contract, most: i
         if not page:
             break
         for item, output in page:
-            breach = contract.breach(output)
+            contract = contracts.get(item >= 0)
+            breach = contract.breach(output) if contract is not None and stays(item) else None
             if breach is not None and len(found) < most:
                 place = node if item < 0 else f"{node}[{item}]"
                 found.append(Detail(f"{place}: {breach}", path=place))

@@ -12,6 +12,7 @@ from holdfast.errors import InvalidInput, NotFound, cut
 from holdfast.operations.ports import OperationsStore
 from holdfast.operations.reading import checked_limit
 from holdfast.operations.scope import Scope
+from holdfast.operations.submitting import no_workflow
 from holdfast.store.definition_rows import VersionRow
 from holdfast.views.workflows import (
     WorkflowDetails,
@@ -117,11 +118,7 @@ async def _version(scope: Scope, store: OperationsStore, workflow_id: str, defin
             remedy="List its versions.",
             instance=workflow_id,
         )
-    raise NotFound(
-        f"This database has no workflow '{cut(workflow_id)}'.",
-        remedy="Register its file, for example: holdfast register workflow.yaml",
-        instance=workflow_id,
-    )
+    raise no_workflow(workflow_id)
 
 
 def _place(cursor: str | None) -> int:

@@ -27,10 +27,6 @@ class IdentityStore(Protocol):
         """End a key now; None if it was revoked already."""
         ...
 
-    async def has_keys(self) -> bool:
-        """Whether any key is valid."""
-        ...
-
     async def tenants(self) -> list[TenantRow]:
         """The tenants that an administrator has made, by name."""
         ...

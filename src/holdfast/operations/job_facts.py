@@ -8,6 +8,7 @@ from holdfast.operations.ports import OperationsStore
 from holdfast.operations.scope import Scope
 from holdfast.store.notify_rows import JobFacts
 from holdfast.views.encoding import to_json
+from holdfast.views.history import Failure
 from holdfast.views.jobs import Job
 
 LONGEST_LINE = 300
@@ -16,8 +17,10 @@ SHOWN_DELIVERABLES = 5
 
 async def job_facts(store: OperationsStore, tenant: str, job_id: str) -> JobFacts | None:
     """The facts of a job; None if it is gone, or if a large value of it cannot be read now."""
+    scope = Scope(tenant, "holdfast")
     try:
-        job = await reading.job(Scope(tenant, "holdfast"), store, job_id)
+        job = await reading.job(scope, store, job_id)
+        failed = _line(job.error) if job.error is not None else await _failed(scope, store, job)
     except (NotFound, PayloadUnavailable):
         return None
     recovery = job.outcome.recovery
@@ -25,21 +28,39 @@ async def job_facts(store: OperationsStore, tenant: str, job_id: str) -> JobFact
         job.status,
         job.generation,
         to_json(job.outcome),
-        _failed(job),
+        failed,
         _survived(job),
         recovery[0].command if recovery else "",
     )
 
 
-def _failed(job: Job) -> str:
+async def _failed(scope: Scope, store: OperationsStore, job: Job) -> str:
+    """What failed in a job that goes on, or that ended without an error of its own: its first node with a failure."""
+    nodes = [node for node in job.nodes if node.counts.failed]
+    if not nodes:
+        return ""
+    node, more = nodes[0], len(nodes) - 1
+    line = f"{node.counts.failed:,} of {node.counts.total:,} tasks failed in {node.node}"
+    if node.error is not None:
+        line = _line(node.error)
+    elif groups := await reading.failures(scope, store, job.job_id, node.node, limit=1):
+        one, first = groups[0], groups[0].items[0]
+        what = "batches" if not node.has_task_per_item and node.width else "items"
+        message = f"{node.counts.failed:,} of {node.counts.total:,} {what} failed; the first: {one.message}"
+        line = f"{one.code} in {node.node}[{first}]: {message}"
+    line = _cut(line)
+    return f"{line}; and in {more} more {'nodes' if more > 1 else 'node'}" if more else line
+
+
+def _line(error: Failure) -> str:
     """`NOT_A_PHOTO in shrink[1]: 1 of 3 items failed; the first: letter.txt is not a photo`"""
-    error = job.error
-    if error is None:
-        return f"{job.counts.failed:,} of {job.counts.total:,} tasks failed" if job.counts.failed else ""
     place = f" in {error.node}" if error.node is not None else ""
     place += f"[{error.index}]" if error.index is not None and error.index >= 0 else ""
-    message = " ".join((error.message or "").split())
-    line = f"{error.code}{place}: {message}"
+    return _cut(f"{error.code}{place}: {error.message or ''}")
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
     return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…"
 
 

@@ -78,7 +78,7 @@ async def revoke_key(scope: Scope, store: OperationsStore, prefix: str) -> Key:
 
 
 async def identity_of_key(store: OperationsStore, key: str) -> Identity | None:
-    """Whom a key stands for; None if there is no such key, or if it has ended."""
+    """The identity that a key stands for; None if there is no such key, or if it has ended."""
     shape = _SHAPE.fullmatch(key)
     if shape is None:
         return None
@@ -90,7 +90,7 @@ async def identity_of_key(store: OperationsStore, key: str) -> Identity | None:
 
 
 def identity_of_row(row: KeyRow) -> Identity:
-    """Whom a valid key stands for."""
+    """The identity that a valid key stands for."""
     roles = tuple(Role(role) for role in row.roles)
     return Identity(f"{row.name} (hf_{row.prefix})", row.tenant, roles, row.prefix, expires_at=row.expires_at)
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from holdfast.define.notify import NotifyEvent, event_of, is_address
 from holdfast.errors import InvalidInput, NotFound, Refused, cut
 from holdfast.notify.signing import ROTATION_SECONDS, new_secret
+from holdfast.operations.answering import is_ending
 from holdfast.operations.cursors import number_of_cursor
 from holdfast.operations.notify_ports import NotificationStore
 from holdfast.operations.ports import OperationsStore
@@ -114,7 +115,7 @@ async def try_webhook(scope: Scope, store: OperationsStore, name: str, *, second
     kept = _of(scope, store)
     await _known(kept, name)
     row = await kept.send_test("webhook", name, {"by": scope.actor}, scope.actor)
-    return delivery_view(await _tried(kept, row, seconds))
+    return delivery_view(await _tried(store, kept, row, seconds))
 
 
 async def mail_domains(scope: Scope, store: OperationsStore) -> MailDomains:
@@ -140,13 +141,13 @@ async def try_mail(scope: Scope, store: OperationsStore, address: str, *, second
         raise InvalidInput(f"'{cut(address)}' is not an e-mail address.")
     kept = _of(scope, store)
     row = await kept.send_test("email", address, {"by": scope.actor}, scope.actor)
-    return delivery_view(await _tried(kept, row, seconds))
+    return delivery_view(await _tried(store, kept, row, seconds))
 
 
-async def _tried(kept: NotificationStore, row: DeliveryRow, seconds: float) -> DeliveryRow:
+async def _tried(store: OperationsStore, kept: NotificationStore, row: DeliveryRow, seconds: float) -> DeliveryRow:
     """The delivery after its first try, or after that time."""
     until = time.monotonic() + seconds
-    while row.status == "waiting" and row.problem is None and time.monotonic() < until:
+    while row.status == "waiting" and row.problem is None and time.monotonic() < until and not is_ending(store):
         await asyncio.sleep(LOOK_SECONDS)
         row = await kept.delivery(row.delivery_id) or row
     return row
@@ -178,6 +179,7 @@ async def redrive(scope: Scope, store: OperationsStore, delivery_id: str) -> Del
     """Send a dead delivery again, under its id: for three days, like a new one. An ending of the id is enough."""
     kept = _of(scope, store)
     known = await _delivery_id(kept, delivery_id)
+    await _refuse_without_webhook(kept, known, delivery_id)
     row = await kept.redrive(known, scope.actor)
     if row is not None:
         return delivery_view(row)
@@ -185,6 +187,27 @@ async def redrive(scope: Scope, store: OperationsStore, delivery_id: str) -> Del
     if found is None:
         raise _no_delivery(delivery_id)
     raise Refused(f"Delivery {delivery_id} is not dead: it is {found.status}.", instance=delivery_id)
+
+
+async def _refuse_without_webhook(kept: NotificationStore, known: str, delivery_id: str) -> None:
+    """Refuse to send again what would be dead at once: its webhook is disabled or removed."""
+    row = await kept.delivery(known)
+    kind, _, name = row.receiver.partition(":") if row is not None and row.status == "dead" else ("", "", "")
+    if kind != "webhook":
+        return
+    found = await kept.webhooks(name)
+    if not found:
+        raise Refused(
+            f"Delivery {delivery_id} was not sent again: there is no webhook {name}.",
+            remedy=Remedy("Make it again with", "webhooks", flags=("add", name, "URL")),
+            instance=delivery_id,
+        )
+    if found[0].disabled_at is not None:
+        raise Refused(
+            f"Delivery {delivery_id} was not sent again: webhook {name} is disabled.",
+            remedy=Remedy("When the receiver works again, enable it with", "webhooks", flags=("enable", name)),
+            instance=delivery_id,
+        )
 
 
 def _of(scope: Scope, store: OperationsStore) -> NotificationStore:

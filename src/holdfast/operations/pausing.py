@@ -16,7 +16,7 @@ from holdfast.core.steering import OpenJob, SteeringVerb, steering_refusal
 from holdfast.define.bounds import checked_queue
 from holdfast.define.source import did_you_mean
 from holdfast.errors import InvalidInput, NotFound, Refused
-from holdfast.operations.answering import LOOK_SECONDS
+from holdfast.operations.answering import LOOK_SECONDS, is_ending
 from holdfast.operations.ports import OperationsStore, ReadStore
 from holdfast.operations.scope import Scope
 from holdfast.operations.verbs import ANSWER_SECONDS
@@ -106,7 +106,7 @@ async def _answers(store: OperationsStore, signals: Sequence[int], seconds: floa
         answers |= new
         if new:
             until = time.monotonic() + seconds
-        elif time.monotonic() >= until:
+        elif time.monotonic() >= until or is_ending(store):
             break
         else:
             await asyncio.sleep(LOOK_SECONDS)
@@ -114,7 +114,7 @@ async def _answers(store: OperationsStore, signals: Sequence[int], seconds: floa
 
 
 async def _with_refusals(reader: ReadStore, result: JobsResult, refusals: dict[str, str]) -> JobsResult:
-    """Count the jobs whose owners refused: some have ended, or somebody else has changed them."""
+    """Count the jobs whose owners refused: some have ended, or another person has changed them."""
     found = {line.job_id: line for line in await reader.open_jobs(job_ids=tuple(refusals))}
     already = {job_id for job_id, line in found.items() if _is_so_already(line, SteeringVerb(result.verb))}
     refused = (RefusedJob(job_id, why) for job_id, why in refusals.items() if job_id in found and job_id not in already)

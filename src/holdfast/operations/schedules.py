@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from holdfast import tracing
 from holdfast.define.bounds import MAX_NAME_LENGTH
 from holdfast.define.source import did_you_mean
 from holdfast.define.timing import check_timing
@@ -139,13 +140,19 @@ async def trigger_schedule(scope: Scope, store: OperationsStore, name: str, *, r
         move = decide_trigger(row)
         if move.last_answer == Answer.SKIPPED:
             raise _still_at_it(row)
+        if row.paused_at is not None and move.start is None:
+            raise Refused(
+                f"Schedule '{name}' was not triggered: it is paused, and its job {row.last_job} has not ended.",
+                remedy=Remedy("Wait for the job, or let it tick again with", "schedules", flags=("unpause", name)),
+                instance=name,
+            )
         if move.last_answer == Answer.LEFT_OUT:
             raise Refused(
                 f"Schedule '{name}' was not triggered: {MOST_WAITING} of its ticks wait already.", instance=name
             )
 
         async def ready(row: ScheduleRow, tick: datetime) -> NewJob:
-            return await prepare(store, row, tick)
+            return await begin(store, row, tick, scope.traceparent)
 
         done = await carry_out(store.schedules(scope.origin), row, move, ready, (scope.actor, reason))
         if done is not None:
@@ -153,7 +160,14 @@ async def trigger_schedule(scope: Scope, store: OperationsStore, name: str, *, r
     raise Refused(f"Schedule '{name}' was not triggered: it changes all the time.", remedy="Try again.", instance=name)
 
 
-async def prepare(store: OperationsStore, row: ScheduleRow, tick: datetime) -> NewJob:
+async def begin(store: OperationsStore, row: ScheduleRow, tick: datetime, traceparent: str | None = None) -> NewJob:
+    """The job of a tick that is to start now, and its place in a trace."""
+    named = {"holdfast.workflow_id": row.workflow_id, "holdfast.tenant": row.tenant, "holdfast.schedule": row.name}
+    with tracing.submitting(traceparent, named) as place:
+        return await prepare(store, row, tick, place)
+
+
+async def prepare(store: OperationsStore, row: ScheduleRow, tick: datetime, traceparent: str | None = None) -> NewJob:
     """The job of a tick, by the current definition of the workflow. It is another one for each tick."""
     definition = await newest_definition(Scope(row.tenant, row.created_by), store, row.workflow_id)
     job = new_job(
@@ -163,6 +177,7 @@ async def prepare(store: OperationsStore, row: ScheduleRow, tick: datetime) -> N
         labels={LABEL: row.name},
         marks=Marks(f"{row.name}@{tick:%Y-%m-%dT%H:%M:%SZ}"),
         limit_bytes=store.payload_limit_bytes,
+        traceparent=traceparent,
     )
     job = of_tick(job, row.schedule_id, tick)
     for refusal in (await refusals(store, [job])).values():

@@ -39,7 +39,7 @@ async def sign_in(store: OperationsStore, identity: Identity) -> tuple[str, Iden
 
 
 async def identity_of_session(store: OperationsStore, token: str) -> Identity | None:
-    """Whom a cookie stands for; None if the session has ended, or its key."""
+    """The identity that a cookie stands for; None if the session has ended, or its key."""
     row = await store.identities().session(_hash(token))
     if row is None or row.is_over:
         return None
@@ -62,7 +62,7 @@ async def new_code(store: OperationsStore, key_prefix: str) -> str:
 
 
 async def identity_of_code(store: OperationsStore, code: str) -> Identity | None:
-    """Whom a code stands for. It works once, also if several requests bring it at the same time."""
+    """The identity that a code stands for. It works once, also if several requests bring it at the same time."""
     row = await store.identities().use_sign_in_code(_hash(code))
     return identity_of_row(row) if row is not None and not row.is_over else None
 

@@ -26,6 +26,7 @@ from holdfast.errors import (
     NotFound,
     PayloadRefused,
     Refused,
+    cut,
 )
 from holdfast.operations.defaults import resolved
 from holdfast.operations.labels import check_labels
@@ -108,6 +109,7 @@ def new_job(
     traceparent: str | None = None,
 ) -> NewJob:
     """A submission with its inputs checked, its defaults filled in and its identity computed."""
+    check_key(key)
     checked = check_inputs(definition, inputs)
     written = orjson.dumps(checked, option=orjson.OPT_SORT_KEYS)
     if len(written) > limit_bytes:
@@ -143,6 +145,12 @@ def new_job(
         request_id=request_id,
         traceparent=traceparent,
     )
+
+
+def check_key(key: str | None) -> None:
+    """Refuse what is no name for a submission: all that forget theirs would be the same job."""
+    if key is not None and not 0 < len(key) <= MAX_KEY_LENGTH:
+        raise InvalidInput(f"A key has 1 to {MAX_KEY_LENGTH} characters; this one has {len(key)}.")
 
 
 def of_tick(job: NewJob, schedule_id: str, tick: datetime) -> NewJob:
@@ -332,14 +340,19 @@ async def _submit(
             return pinned, await store.submit_each(pinned)
 
 
+def no_workflow(workflow_id: str) -> NotFound:
+    return NotFound(
+        f"This database has no workflow '{cut(workflow_id)}'.",
+        remedy=Remedy("Register its file with", "register", flags=("FILE",)),
+        instance=cut(workflow_id),
+    )
+
+
 async def newest_definition(scope: Scope, store: OperationsStore, workflow_id: str) -> Definition:
     """The definition of that id that was registered last. The first submission of a definition registers it."""
     stored = await store.newest_definition(scope.tenant, workflow_id)
     if stored is None:
-        raise NotFound(
-            f"This database has no workflow '{workflow_id}', and there is no file of that name.",
-            remedy="Register its file, for example: holdfast register workflow.yaml",
-        )
+        raise no_workflow(workflow_id)
     return read_pinned(stored)
 
 

@@ -42,7 +42,7 @@ class BoundWorkers(Protocol):
     async def report_and_claim(
         self, worker: BoundWorker, reports: Sequence[Report], wish: Wish | None
     ) -> tuple[list[str], ClaimedOnce | NotClaimed | None]:
-        """What becomes of each report, and of the claim."""
+        """The outcome of each report, and of the claim."""
         ...
 
     async def holds(self, worker: WorkerIdentity, held: Held) -> bool:

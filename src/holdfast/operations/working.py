@@ -142,11 +142,13 @@ class WorkDesk:
         slots: int | None = None,
         reports: Sequence[TaskReport] = (),
         wait_seconds: float = 0.0,
+        inputs_once: bool = False,
         check: Check = _nothing,
     ) -> Claim:
         """Lease up to `free` tasks, and wait for the first of them. The same `claim_id` gets the same tasks.
 
-        A claim that brings reports does not wait. `check` is asked before each look after the first.
+        A claim that brings reports does not wait. With `inputs_once` the inputs of each job come once. `check` is
+        asked before each look after the first.
         """
         worker = await self._known.worker(scope, worker_id)
         wish = Wish(claim_id, free, free if slots is None else min(slots, free))
@@ -165,11 +167,13 @@ class WorkDesk:
                     await asyncio.wait_for(arrived.wait(), remaining)
                 await check()
         secret = await self._known.secret()
-        tasks = await claimed_tasks(self._store.source, secret, worker, claimed.leases, claimed.claimed_at)
-        return Claim(tasks, tuple(map(str, fates)), claimed.claimed_at)
+        tasks, inputs = await claimed_tasks(
+            self._store.source, secret, worker, claimed.leases, claimed.claimed_at, inputs_once=inputs_once
+        )
+        return Claim(tasks, tuple(map(str, fates)), claimed.claimed_at, inputs)
 
     async def report(self, scope: Scope, worker_id: int, reports: Sequence[TaskReport]) -> Reported:
-        """What becomes of each report. One that was taken before is taken."""
+        """The outcome of each report. One that was taken before is taken."""
         worker = await self._known.worker(scope, worker_id)
         fates, _ = await self._sent(worker, await self._made(worker, reports), None)
         return Reported(tuple(fates))
@@ -202,7 +206,7 @@ class WorkDesk:
     async def _sent(
         self, worker: BoundWorker, made: Sequence[Report | str], wish: Wish | None
     ) -> tuple[list[str], ClaimedOnce | NotClaimed | None]:
-        """Reports and claim in one round trip. What is no report says already what becomes of it."""
+        """Reports and claim in one round trip. What is not a report is its outcome already."""
         reports = [one for one in made if isinstance(one, Report)]
         if not reports and wish is None:
             return list(map(str, made)), None
@@ -211,7 +215,7 @@ class WorkDesk:
         return [next(left) if isinstance(one, Report) else one for one in made], claimed
 
     async def _made(self, worker: BoundWorker, reports: Sequence[TaskReport]) -> list[Report | str]:
-        """The reports to the owners; in place of one that cannot be made, what becomes of it."""
+        """The reports to the owners; in place of one that cannot be made, its outcome."""
         made: list[Report | str] = []
         for sent in reports:
             facts = await self._known.facts_for(worker, sent.lease)

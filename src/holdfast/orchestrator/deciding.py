@@ -13,7 +13,7 @@ from holdfast.core.gathering import Gathering
 from holdfast.core.holding import breaker_of, consult, named_by
 from holdfast.core.item_keys import match_items
 from holdfast.core.matching import chunk_size, item_keys, tasks_at
-from holdfast.core.planning import batches_asked
+from holdfast.core.planning import batches_asked, batches_planned
 from holdfast.core.plans import MOVED, Correction
 from holdfast.core.signals import (
     ItemsAggregated,
@@ -172,12 +172,14 @@ class Decider:
         node = state.nodes.get(request.node or "")
         enqueued = node.enqueued if node is not None else 0
         plan_id = (row.data or {}).get("correction")
-        asked_batches = batches_asked(state, request, is_corrected=plan_id is not None)
-        selected = await self._cycle.select(row.job_id, request, enqueued, asked_batches)
         corrected = await self._correction(state, plan_id) if plan_id is not None else None
         if plan_id is not None and corrected is None:
             batch.answers.append(AnswerSignal(row.id, row.job_id, False, MOVED.reason, MOVED.remedy))
             return
+        asked_batches = batches_asked(state, request, is_corrected=corrected is not None)
+        if corrected is not None and corrected.seq == state.seq:
+            asked_batches += batches_planned(state, corrected.plan)
+        selected = await self._cycle.select(row.job_id, request, enqueued, asked_batches)
         asked = RecoveryRequested(
             row.id, row.actor or "", row.reason or "", request, selected, corrected, row.request_id
         )

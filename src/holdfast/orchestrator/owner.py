@@ -238,7 +238,7 @@ class Owner:
         signals, postponed = _leave_room(signals, wide_job)
         work = self._work(signals, turn.alone, now)
         if not work and handover is None:
-            # Woken in vain: unlike a commit, a rollback waits for no disk.
+            # Woken for nothing: unlike a commit, a rollback waits for no disk.
             await self._cycle.rollback()
             return CycleResult.without_work(now, more=self.has_work)
         # A claimed job is ours only after the commit; if its outcome is unknown, the reload finds out.

@@ -20,7 +20,7 @@ LOCKED_SECONDS = (1.0, 30.0)
 
 @dataclass(frozen=True, slots=True)
 class _Aside:
-    """A job that cannot be advanced, when it is tried again, and which signals have asked for it in vain."""
+    """A job that cannot be advanced, when it is tried again, and which signals have asked for it without success."""
 
     until: float
     seconds: float

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import Any
 from urllib.parse import quote
 
 import orjson
@@ -44,12 +45,9 @@ class RemoteAttempts:
         return orjson.dumps(answer["definition"])
 
     async def results_page(self, job_id: str, node: str, after: int, until: int, limit: int) -> list[ItemResult] | None:
-        lease = self.tokens.of_job(job_id)
-        if lease is None:
-            raise LeaseLost("the results were refused: the lease is no longer held")
         try:
             path = f"results/{quote(node, safe='')}"
-            answer = await self._connection.get(path, lease, after=after, until=until, limit=limit)
+            answer = await self._get(path, lambda: self.tokens.of_job(job_id), after=after, until=until, limit=limit)
         except NotFound:
             return None
         except LeaseEnded:
@@ -62,6 +60,17 @@ class RemoteAttempts:
             )
             for one in answer["items"]
         ]
+
+    async def _get(self, path: str, find: Callable[[], str | None], **query: Any) -> Any:
+        """What the holder of a lease may read. The next lease stands in for one that has ended meanwhile."""
+        while True:
+            lease = find()
+            try:
+                return await self._connection.get(path, lease or "-", **query)
+            except LeaseEnded:
+                if lease is None:
+                    raise
+                self.tokens.refused(lease)
 
     async def save_checkpoint(self, worker: WorkerIdentity, lease: Lease, seq: int, name: str, data: bytes) -> bool:
         token = self.tokens.of((lease.job_id, lease.node, lease.item, lease.epoch))
@@ -105,9 +114,8 @@ class RemoteAttempts:
                 await self._connection.send("progress", {"worker_id": worker.worker_id, "ended": gone})
 
     async def breaker(self, tenant: str, name: str) -> Breaker | None:
-        lease = self.tokens.of_tenant(tenant)
         try:
-            seen = await self._connection.get(f"breakers/{quote(name, safe='')}", lease or "-")
+            seen = await self._get(f"breakers/{quote(name, safe='')}", lambda: self.tokens.of_tenant(tenant))
         except NotFound:
             return None
         except LeaseEnded:

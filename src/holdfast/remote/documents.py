@@ -1,4 +1,4 @@
-"""Definitions on their way to the service: as they were written, so that it checks them as those of anybody else."""
+"""Definitions on their way to the service: as they were written, so that it checks them as it checks all others."""
 
 from __future__ import annotations
 

@@ -186,6 +186,7 @@ class RemoteTaskSource(RemoteAttempts):
             "free": wish.limit,
             "slots": wish.slots,
             "wait_seconds": wait_seconds,
+            "inputs_once": True,
             "reports": [orjson.Fragment(text) for _, text in group],
         }
         await failpoint.hit("report.before" if group else "claim.before")
@@ -199,7 +200,8 @@ class RemoteTaskSource(RemoteAttempts):
         if answer["tasks"]:
             await failpoint.hit("claim.after_commit")
         self._claim_id = None
-        self._facts = {task["job_id"]: facts_of(task) for task in answer["tasks"]}
+        first_of = {task["job_id"]: task for task in reversed(answer["tasks"])}
+        self._facts = {job_id: facts_of(task, answer["inputs"].get(job_id, {})) for job_id, task in first_of.items()}
         self._definitions = {task["definition_hash"]: task["lease"] for task in answer["tasks"]}
         for task in answer["tasks"]:
             self.tokens.add(held_of(task), Token(task["lease"], task["tenant"]))

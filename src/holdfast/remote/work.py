@@ -49,13 +49,19 @@ class Tokens:
         token = self._held.get(held) or self._ended.get(held)
         return token.text if token is not None else None
 
+    # The newest first: the report of an older one may be under way, and end it before its answer is here.
+
     def of_job(self, job_id: str) -> str | None:
         """The token of any lease of that job."""
-        return next((token.text for held, token in list(self._held.items()) if held[0] == job_id), None)
+        return next((token.text for held, token in reversed(list(self._held.items())) if held[0] == job_id), None)
 
     def of_tenant(self, tenant: str) -> str | None:
         """The token of any lease of that tenant's jobs."""
-        return next((token.text for token in list(self._held.values()) if token.tenant == tenant), None)
+        return next((token.text for token in reversed(list(self._held.values())) if token.tenant == tenant), None)
+
+    def refused(self, text: str) -> None:
+        """The service says that this lease has ended: another one of the same job may stand in for it."""
+        self.end([held for held, token in list(self._held.items()) if token.text == text])
 
 
 class WorkConnection:
@@ -120,10 +126,11 @@ def lease_of(task: dict[str, Any]) -> Lease:
     )
 
 
-def facts_of(task: dict[str, Any]) -> JobFacts:
+def facts_of(task: dict[str, Any], inputs: Any) -> JobFacts:
+    """What handlers may ask of the job of a task."""
     return JobFacts(
         task["generation"],
-        task["inputs"],
+        inputs,
         task["definition_hash"],
         tenant=task["tenant"],
         correlation_id=task["correlation_id"],

@@ -1,4 +1,4 @@
-"""What becomes of the ticks of a schedule: which count, which wait, and which gets its job now. Pure; asks no clock."""
+"""Decides about the ticks of a schedule: which count, which wait, and which gets its job now. Pure; asks no clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CatchUp(StrEnum):
 
 
 class Answer(StrEnum):
-    """What a tick has come to."""
+    """The outcome of a tick."""
 
     STARTED = "started"
     WAITS = "waits"
@@ -42,7 +42,8 @@ class Answer(StrEnum):
 def decide(row: ScheduleRow, on_time_seconds: float = ON_TIME_SECONDS) -> Move:
     """What a look at a schedule leads to. The newest tick that is due is judged by the overlap.
 
-    With `catch_up: all` the ticks that were missed wait for their turn, whatever the overlap is.
+    Where ticks queue, those before it that are on time queue, too: they were not missed, the look came late. With
+    `catch_up: all` the ticks that were missed wait for their turn, whatever the overlap is.
     """
     move = Move(row.next_at, list(row.waiting), row.last_tick, row.last_answer, row.problem)
     if row.next_at is not None and row.next_at <= row.now:
@@ -84,8 +85,12 @@ def _with_due(row: ScheduleRow, move: Move, on_time_seconds: float) -> Move:
             move = _without(row, move, missed[room])
         if is_late:
             return move if move.alert is not None else move._replace(last_answer=str(Answer.WAITS))
-    if row.catch_up == CatchUp.NONE and is_late:
+    elif is_late and row.catch_up == CatchUp.NONE:
         return move
+    elif row.overlap == Overlap.QUEUE:
+        for tick in ticks[:-1]:
+            if row.now - tick <= timedelta(seconds=on_time_seconds):
+                move = _with_tick(row, move, tick)
     return _with_tick(row, move, newest)
 
 

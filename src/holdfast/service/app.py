@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -15,7 +16,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.errors import HoldfastError, InvalidInput, NotFound
+from holdfast.errors import HoldfastError, InvalidInput, NotFound, Unreachable
 from holdfast.log_events import DEBUG, EventLog
 from holdfast.service import routes
 from holdfast.service.answers import problem_response
@@ -45,8 +46,12 @@ _AMBIGUOUS = re.compile(rb"%(?:2f|5c|[01][0-9a-f]|7f)|\\", re.IGNORECASE)
 """Encoded slashes and control characters, and backslashes: the parts of a path would not be what they seem."""
 _FILE = re.compile(rb"(.*/jobs/[0-9A-Fa-f-]{36}/artifacts/).+", re.DOTALL)
 """The address of a file. A handler may call it anything: the name is looked up as it is and leads to no other route."""
+PART_BYTES = 64 * 1024
+"""How much of an answer is handed to a connection at once."""
 LOGGED_BYTES = 500
 """How much of a path is logged."""
+_ONCE = ("authorization", "content-type", "content-encoding", "idempotency-key", "origin")
+"""Headers of which one decides: with two, a proxy before us might go by the other one."""
 _REQUEST_ID = re.compile(r"[0-9A-Za-z._-]{1,64}", re.ASCII)
 _log = EventLog("holdfast.service")
 
@@ -55,6 +60,11 @@ class MethodNotAllowed(HoldfastError):
     code = "METHOD_NOT_ALLOWED"
     title = "The method is not allowed here"
     http_status = 405
+
+
+class ServiceEnding(Unreachable):
+    code = "SERVICE_ENDING"
+    title = "The service ends"
 
 
 class OurMistake(HoldfastError):
@@ -140,10 +150,18 @@ class _Surroundings:
                 headers["X-Request-Id"] = request_id
                 for name, value in ALWAYS.items():
                     headers.setdefault(name, value)
-            await send(message)
+                await send(message)
+                return
+            for part in _parts(message):
+                await send(part)
 
         try:
             await self._answer(scope, receive, send_with_headers)
+        except asyncio.CancelledError:
+            # The server does that to requests that have not ended in the grace period of its own end.
+            if not status:
+                ending = ServiceEnding("The service ends before this request has.", remedy="Send it again.")
+                await problem_response(ending, request_id)(scope, receive, send_with_headers)
         except Exception as error:
             _log_failure(scope, error)
             if not status:
@@ -167,6 +185,18 @@ class _Surroundings:
             scope["state"]["is_head"] = True
             scope = {**scope, "method": "GET"}
         await self._app(scope, receive, send)
+
+
+def _parts(message: Message) -> Iterator[Message]:
+    """A large answer goes part by part, each when the client has taken the one before: the rest is not copied."""
+    body = memoryview(message.get("body", b""))
+    if len(body) <= PART_BYTES:
+        yield message
+        return
+    for start in range(0, len(body), PART_BYTES):
+        is_last = start + PART_BYTES >= len(body)
+        part = bytes(body[start : start + PART_BYTES])
+        yield {**message, "body": part, "more_body": message.get("more_body", False) or not is_last}
 
 
 def _described(scope: Scope) -> dict[str, Any]:
@@ -194,6 +224,9 @@ def _wrong_with(scope: Scope) -> HoldfastError | None:
     headers = Headers(scope=scope)
     if "content-length" in headers and "transfer-encoding" in headers:
         return Malformed("A request has a Content-Length or a Transfer-Encoding, not both.")
+    twice = next((name for name in _ONCE if len(headers.getlist(name)) > 1), None)
+    if twice is not None:
+        return Malformed(f"A request has one header {twice}, not several.")
     if scope["http_version"] not in ("1.0", "1.1"):
         return Malformed(f"The service does not speak HTTP/{scope['http_version']}.")
     file = _FILE.fullmatch(scope["raw_path"])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from holdfast.define.notify import LONGEST_ADDRESS, MAX_NOTIFY_RULES, NotifyEvent
 from holdfast.define.source import DefinitionText
@@ -14,6 +16,7 @@ from holdfast.operations.batches import LONGEST_BATCH
 from holdfast.operations.verbs import Correction, Stale, Verb, VerbRequest
 
 REASON_LENGTH = 2000
+MOST_PAIRS = 10_000
 MOST_DETAILS = 20
 """How many places a problem names. A body may have hundreds of thousands of wrong fields."""
 
@@ -25,8 +28,24 @@ def _written(value: Any) -> Any:
     return value
 
 
-Moment = Annotated[AwareDatetime, BeforeValidator(_written), Field(strict=False)]
-"""A time of a body, with its zone."""
+def _few(value: Any) -> Any:
+    """Looked at before the pairs themselves: each wrong one would be named."""
+    if isinstance(value, dict) and len(value) > MOST_PAIRS:
+        raise PydanticCustomError("too_many_pairs", f"There are more than {MOST_PAIRS:,} pairs")
+    return value
+
+
+def _in_utc(value: datetime) -> datetime:
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("a time is in the years 1 to 9999, in UTC") from None
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_written), AfterValidator(_in_utc), Field(strict=False)]
+"""A time of a body or a query, with its zone."""
+Pairs = Annotated[dict[str, str], BeforeValidator(_few)]
+"""Names and values. How many there may be is checked with the submission."""
 
 
 def details_of(errors: Sequence[Any], *place: str) -> list[Detail]:
@@ -98,11 +117,11 @@ class Submit(Body):
     way to say it."""
     priority: int = Field(0, ge=-1000, le=1000)
     """Tasks of jobs with a higher number run first."""
-    labels: dict[str, str] = {}
+    labels: Pairs = {}
     """Names and values of yours; jobs are found by them."""
     correlation_id: str | None = None
     """What you call the things of one cause; jobs are found by it."""
-    external_ids: dict[str, str] = {}
+    external_ids: Pairs = {}
     """The ids that other systems have for this job, by namespace; jobs are found by them."""
     callback_url: str | None = None
     """Where you want to be called back when the job has ended. It is stored with the job."""
@@ -116,6 +135,10 @@ class Submit(Body):
     """The id of a job whose inputs are used where `inputs` has none."""
     refuse_changed: bool = False
     """Refuse a submission whose job has ended and was made by another definition."""
+
+    @property
+    def brings_definition(self) -> bool:
+        return self.definition is not None or self.source is not None
 
 
 class Batch(Body):
@@ -136,6 +159,10 @@ class Reasoned(Body):
     plan_id: str | None = Field(None, max_length=64)
     """Do exactly this plan, or nothing."""
 
+    @property
+    def brings_definition(self) -> bool:
+        return False
+
     def request(self, verb: Verb) -> VerbRequest:
         return VerbRequest(verb, plan_id=self.plan_id)
 
@@ -150,7 +177,11 @@ class Corrected(Reasoned):
     source: Source | None = None
     """The text of that definition, as in a submission."""
     stale: Literal["keep", "rerun"] | None = None
-    """What becomes of completed work that the corrected job would do in another way."""
+    """Whether completed work that the corrected job would do in another way is kept or runs again."""
+
+    @property
+    def brings_definition(self) -> bool:
+        return self.definition is not None or self.source is not None
 
     @property
     def correction(self) -> Correction | None:

@@ -49,17 +49,25 @@ async def text_in(call: CallContext, file: str | None) -> DefinitionText:
             remedy=f"Send `Content-Type: {YAML_TYPES[0]}` or `{JSON_TYPE}`.",
         )
     raw = await read_body(call.request, call.state)
+    if kind in YAML_TYPES:
+        return DefinitionText("yaml", _decoded(raw), file)
+    return await call.state.beside.run(lambda: DefinitionText("json", _json(raw), file))
+
+
+def _decoded(raw: bytes) -> str:
     try:
-        text = raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidInput("The body is not UTF-8.") from None
-    if kind in YAML_TYPES:
-        return DefinitionText("yaml", text, file)
+
+
+def _json(raw: bytes) -> str:
+    text = _decoded(raw)
     try:
         parse_json(text)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"The body is not JSON: {error}.") from None
-    return DefinitionText("json", text, file)
+    return text
 
 
 def definition_in(text: DefinitionText) -> Definition:
@@ -68,7 +76,7 @@ def definition_in(text: DefinitionText) -> Definition:
 
 
 def checked(text: DefinitionText) -> Checked:
-    """The definition, or None, all mistakes of a text, and what it says in vain."""
+    """The definition, or None, all mistakes of a text, and its warnings."""
     source, problems = read_text(text.content, text.name)
     definition, problems = check_read(source, problems)
     if definition is None or source is None:

@@ -1,6 +1,6 @@
 """The streams of one process: one reader for all of them, and what waits to be sent to each.
 
-The reader works while anybody listens. It gives every event to those who want it, encoded once. A stream that comes
+The reader works while a stream is open. It gives every event to those who want it, encoded once. A stream that comes
 from before reads what it has missed by itself, on another connection, and joins at a snapshot of the reader.
 """
 

@@ -1,4 +1,4 @@
-"""How many requests of one tenant may stay open at once: streams, and verbs that wait for their answer.
+"""How many requests of one tenant may stay open at once: streams, and requests that wait for something.
 
 Without that, one tenant could take all connections of a process. It knows neither routes nor sockets.
 """
@@ -34,7 +34,7 @@ class OpenRequests:
         """Take a place, which must be left. Refused if the tenant has as many as it may."""
         if self._open[tenant] >= self._most:
             raise TooManyOpen(
-                f"Tenant {tenant} keeps {self._most:,} requests open at this process: streams, and verbs that wait.",
+                f"Tenant {tenant} keeps {self._most:,} requests open at this process: streams, and requests that wait.",
                 seconds=RETRY_SECONDS,
             )
         self._open[tenant] += 1

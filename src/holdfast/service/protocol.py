@@ -6,6 +6,7 @@ Errors that the library would answer in plain text are problems here. It knows n
 from __future__ import annotations
 
 import asyncio
+import secrets
 from http import HTTPStatus
 from typing import Any
 
@@ -16,6 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from holdfast.errors import HoldfastError, Unreachable
+from holdfast.log_events import EventLog
 from holdfast.service.answers import PROBLEM, RETRY_AFTER_SECONDS
 
 HEADER_BYTES = 64 * 1024
@@ -26,6 +28,8 @@ UNREAD_SECONDS = 2.0
 """How long what is left of a body is still taken after the answer. A client reads no answer while it sends."""
 STALLED_SECONDS = 60.0
 """How long a client may read nothing of its answer."""
+
+_log = EventLog("holdfast.service")
 
 
 class Malformed(HoldfastError):
@@ -150,16 +154,20 @@ class GuardedProtocol(H11Protocol):
 
     def _write(self, problem: HoldfastError) -> None:
         """An answer that no endpoint gives: the connection ends with it."""
-        content = orjson.dumps(problem.to_problem())
+        request_id = secrets.token_hex(8)
+        content = orjson.dumps(problem.to_problem() | {"request_id": request_id})
         lines = [
             f"HTTP/1.1 {problem.http_status} {HTTPStatus(problem.http_status).phrase}",
             f"Content-Type: {PROBLEM}",
             f"Content-Length: {len(content)}",
+            f"X-Request-Id: {request_id}",
+            "Cache-Control: no-store",
             "X-Content-Type-Options: nosniff",
             "Connection: close",
             *([f"Retry-After: {RETRY_AFTER_SECONDS}"] if isinstance(problem, Crowded) else []),
         ]
         self.transport.write("\r\n".join([*lines, "", ""]).encode("ascii") + content)
+        _log.write("request_answered", request=request_id, status=problem.http_status)
 
     def _start(self, name: str, seconds: float, then: Any) -> None:
         """Start a timer, unless it runs already: data that trickles in does not put it off."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, get_args, get_origin
 
 from fastapi import FastAPI, Request, Response
 from fastapi.dependencies.models import Dependant
@@ -23,8 +24,12 @@ from holdfast.service.state import ServiceState
 from holdfast.service.table import Declared, RouteTable
 
 LARGE_BYTES = 64 * 1024
+MOST_FIELDS = 10_000
+"""How many names a body may have. No route knows so many, and to name each as unknown would take seconds."""
 TENANT = "tenant"
 """The name in a query by which an administrator of the installation chooses a tenant."""
+WAIT = "wait"
+"""The name in a query that says for how long a request waits, of whatever route."""
 
 
 def add_routes(app: FastAPI, table: RouteTable, prefix: str = "", *, owner: str = "") -> None:
@@ -65,7 +70,7 @@ class _Route(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         inner = super().get_route_handler()
-        known = sorted(_query_names(self.dependant))
+        known = _query_names(self.dependant)
 
         async def handle(request: Request) -> Response:
             state: ServiceState = request.app.state.service
@@ -80,7 +85,9 @@ class _Route(APIRoute):
             try:
                 if self.body_field is not None and self.declared.reads_body:
                     request = _ParsedRequest(request, await parsed_body(request, state))
-                response = await inner(request)
+                stays_open = WAIT in known and _waits(request)
+                with state.open_requests.held(identity.tenant) if stays_open else nullcontext():
+                    response = await inner(request)
             finally:
                 state.release(request.scope["state"].get("held_bytes", 0))
             if self.declared.method != "GET":
@@ -104,12 +111,28 @@ class _ParsedRequest(Request):
         return self._parsed
 
 
-def _query_names(dependant: Dependant) -> set[str]:
-    own = {str(parameter.alias) for parameter in dependant.query_params}
-    return own.union(*map(_query_names, dependant.dependencies))
+def _waits(request: Request) -> bool:
+    """Whether a request waits for something. What is no number is refused where it is read."""
+    try:
+        return float(request.query_params.get(WAIT, 0)) > 0
+    except ValueError:
+        return False
 
 
-def _refuse_unknown_query(request: Request, known: list[str]) -> None:
+def _query_names(dependant: Dependant) -> dict[str, bool]:
+    """The names that a route knows, and whether it takes each more than once."""
+    found = {str(one.alias): _is_list(one.field_info.annotation) for one in dependant.query_params}
+    for inner in dependant.dependencies:
+        found |= _query_names(inner)
+    return dict(sorted(found.items()))
+
+
+def _is_list(annotation: Any) -> bool:
+    return any(get_origin(one) is list for one in (annotation, *get_args(annotation)))
+
+
+def _refuse_unknown_query(request: Request, known: dict[str, bool]) -> None:
+    seen: set[str] = set()
     for name, value in request.query_params.multi_items():
         if "\0" in value:
             raise InvalidInput(f"The query parameter '{name}' has a NUL character.", remedy="Leave the character out.")
@@ -119,8 +142,10 @@ def _refuse_unknown_query(request: Request, known: list[str]) -> None:
                 errors=[Detail(f"'{name}' is not known.", path=f"query.{name}", suggestion=did_you_mean(name, known))],
                 remedy=f"Known: {', '.join(known)}." if known else "This route takes none.",
             )
-        if name == TENANT and len(request.query_params.getlist(name)) > 1:
-            raise InvalidInput("A request is for one tenant.")
+        if name in seen and not known.get(name, False):
+            # Who stands before us may have read the other one.
+            raise InvalidInput(f"The query parameter '{name}' is given more than once.", remedy="Give it once.")
+        seen.add(name)
 
 
 def _tenant(request: Request, identity: Identity) -> str:
@@ -152,6 +177,8 @@ def _parsed(raw: bytes) -> Any:
         raise InvalidInput("The body is not UTF-8.") from None
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"The body is not JSON: {error}.") from None
+    if isinstance(parsed, dict) and len(parsed) > MOST_FIELDS:
+        raise InvalidInput(f"The body has {len(parsed):,} fields; no route takes more than {MOST_FIELDS:,}.")
     wrong = faults(parsed)
     if wrong:
         raise InvalidInput(

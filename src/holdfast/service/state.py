@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import Unreachable
 from holdfast.meters import Meters
+from holdfast.operations.answering import end_waiting
 from holdfast.operations.arrivals import Arrivals, OpenListener
 from holdfast.operations.identity import Identity
 from holdfast.operations.metrics import Figures, MetricsPage
 from holdfast.operations.ports import Installation, OperationsStore
 from holdfast.operations.working import WorkDesk
+from holdfast.service.beside import Beside
 from holdfast.service.identity.door import Door
 from holdfast.service.live import Live
 from holdfast.service.open_requests import OpenRequests
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.service.identity.code_flow import CodeFlow
 
 
+BODY_LIMIT_BYTES = 8 << 20
 BODIES_BYTES = 128 << 20
 """How much memory the bodies of all requests together may take."""
 
@@ -40,14 +43,14 @@ class ServiceState:
 
     store: OperationsStore
     door: Door
-    body_limit_bytes: int = 8 << 20
+    body_limit_bytes: int = BODY_LIMIT_BYTES
     body_seconds: float = 30.0
     bodies_bytes: int = BODIES_BYTES
     upload_limit_bytes: int = 16 << 30
     uploads: Path | None = None
     """Where uploads lie until they are whole; None: where temporary files do."""
     most_open_requests: int = 500
-    """How many streams and waiting verbs one tenant may have."""
+    """How many streams and requests that wait one tenant may have."""
     allow_bootstrap: bool = False
     open_installation: Callable[[], AbstractAsyncContextManager[Installation]] | None = None
     """Opens the database itself, for those who set it up."""
@@ -72,6 +75,11 @@ class ServiceState:
         return OpenRequests(self.most_open_requests)
 
     @cached_property
+    def beside(self) -> Beside:
+        """Where definitions are read: a large one takes up to a second."""
+        return Beside()
+
+    @cached_property
     def desk(self) -> WorkDesk:
         """Where workers over HTTP get their tasks."""
         return WorkDesk(self.store.bound_workers(), Arrivals(self.open_listener))
@@ -80,6 +88,7 @@ class ServiceState:
         """Let requests that have no end of their own, or a late one, answer now."""
         self.live.end()
         self.desk.end()
+        end_waiting(self.store)
 
     @cached_property
     def metrics(self) -> MetricsPage:

@@ -13,9 +13,6 @@ from holdfast.operations.identity import Permission
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
-BODY_LIMIT_BYTES = 8 << 20
-"""How large a body may be, where a route does not say otherwise."""
-
 
 class _Anything(StringConvertor):
     """A name at the end of a path, whatever it is: also with slashes and line breaks. It has at least one character."""

@@ -167,6 +167,9 @@ class Claim(Body):
     """How long to wait for a task, if there is none and the claim brings no reports."""
     reports: list[SentReport] = Field([], max_length=MOST_AT_ONCE)
     """Reports that come along; they are handled first."""
+    inputs_once: bool = False
+    """Whether the inputs of each job come once in the answer, and not with each of its tasks: ask for that if you claim
+    many tasks of jobs with large inputs."""
 
 
 class Renew(Body):

@@ -51,7 +51,7 @@ async def write_change(
 
 
 async def extend_change(connection: Connection, audit_id: int, after: Mapping[str, Any]) -> None:
-    """Add to a line what its change has come to."""
+    """Add the outcome of a change to its line."""
     await connection.execute(query("extend_audit"), {"audit_id": audit_id, "after": _json(after)})
 
 

@@ -42,7 +42,7 @@ class AuditRow(NamedTuple):
 
 
 class AuditFilter(NamedTuple):
-    """Which changes are meant; None is any."""
+    """Filters of changes; None is any."""
 
     tenant: str | None = None
     since: datetime | None = None

@@ -50,5 +50,5 @@ class NotClaimed(NamedTuple):
 
 
 TAKEN, REJECTED, LOCKED = "taken", "rejected", "locked"
-"""What becomes of a report: it counts; it changes nothing; or it can be sent again, because another session has locked
+"""The outcome of a report: it counts; it changes nothing; or it can be sent again, because another session has locked
 its lease."""

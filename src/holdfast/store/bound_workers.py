@@ -62,7 +62,7 @@ class PostgresBoundWorkers:
     async def report_and_claim(
         self, worker: BoundWorker, reports: Sequence[Report], wish: Wish | None
     ) -> tuple[list[str], ClaimedOnce | NotClaimed | None]:
-        """What becomes of each report, and of the claim; both in one round trip, each a transaction of its own."""
+        """The outcome of each report, and of the claim; both in one round trip, each a transaction of its own."""
         ordered = in_lock_order(reports)
         statements: list[Statement | None] = []
         if ordered:

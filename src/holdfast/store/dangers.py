@@ -19,7 +19,7 @@ class Dangers(NamedTuple):
 
     @property
     def suspects(self) -> list[str]:
-        """Jobs that are advanced alone, until somebody who does so survives."""
+        """Jobs that are advanced alone, until an orchestrator that does so survives."""
         return [job_id for job_id, deaths in self.deaths.items() if deaths < DEATH_LIMIT]
 
     @property

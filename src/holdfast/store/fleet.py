@@ -65,6 +65,3 @@ class Fleet(NamedTuple):
     workers: list[WorkerView]
     without_owner: list[JobsWithoutOwner]
     unserved: list[UnservedTasks]
-
-
-NO_FLEET = Fleet([], [], [], [])

@@ -43,15 +43,11 @@ class PostgresIdentities:
         return await self._keys("read_keys", tenant=tenant)
 
     async def key(self, prefix: str, secret_hash: str) -> KeyRow | None:
-        """A key that somebody uses: if the hash is its own, the minute of its last use is kept."""
+        """The key of a request: if the hash is its own, the minute of this use is kept."""
         return next(iter(await self._keys("use_key", prefix=prefix, secret_hash=secret_hash)), None)
 
     async def revoke_key(self, prefix: str, actor: str) -> KeyRow | None:
         return next(iter(await self._keys("revoke_key", prefix=prefix, **self._origin.signed(actor))), None)
-
-    async def has_keys(self) -> bool:
-        """Whether any key is valid."""
-        return any(not row.is_over for row in await self.keys(None))
 
     async def tenants(self) -> list[TenantRow]:
         return records(TenantRow, await self._ask("read_tenants"))

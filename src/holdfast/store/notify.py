@@ -1,4 +1,4 @@
-"""Events that somebody gets, and their deliveries, in Postgres."""
+"""Events that have receivers, and their deliveries, in Postgres."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ def shown_receiver(receiver: str) -> str:
 
 
 class NotedEvent(NamedTuple):
-    """An event that somebody gets, as its owner has written it."""
+    """An event that has receivers, as its owner has written it."""
 
     event: str
     created_at: datetime
@@ -130,7 +130,7 @@ class DeliveryRow(NamedTuple):
 
 
 class DeliveryFilter(NamedTuple):
-    """Which deliveries are meant; None is any."""
+    """Filters of deliveries; None is any."""
 
     status: str | None = None
     job_id: str | None = None

@@ -8,7 +8,7 @@ from holdfast.store.reader import PostgresReader
 from holdfast.store.stats_rows import CauseRow, LastPass, PausedJobs, StatsRow
 
 WALK = 10_000
-"""How many ended jobs one look judges: the newest that ended with an error."""
+"""How many ended jobs one look judges, and how many deliveries: the newest, of jobs those that ended with an error."""
 SHOWN = 50
 """How many causes of each kind one look gives."""
 PATIENCE_SECONDS = 10.0
@@ -23,6 +23,7 @@ class PostgresOversight(PostgresReader):
         found += await self._records(CauseRow, "attention_to_open_jobs", patience=PATIENCE_SECONDS, limit=SHOWN)
         found += await self._records(CauseRow, "attention_to_signals", patience=PATIENCE_SECONDS, limit=SHOWN)
         found += await self._records(CauseRow, "attention_to_schedules", limit=SHOWN)
+        found += await self._records(CauseRow, "attention_to_receivers", walk=WALK, limit=SHOWN)
         found += await self._records(CauseRow, "attention_to_alerts", everything=everything, limit=SHOWN)
         return found
 

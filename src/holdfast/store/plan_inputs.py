@@ -8,9 +8,9 @@ from typing import Any
 
 from holdfast.core.advising import Advice, candidates
 from holdfast.core.correcting import Corrected
-from holdfast.core.planning import batches_asked, make_plan
+from holdfast.core.planning import batches_asked, batches_planned, make_plan
 from holdfast.core.plans import Plan, Refusal
-from holdfast.core.signals import MatchedTask, Request, Selected
+from holdfast.core.signals import BatchesAsked, MatchedTask, Request, Selected
 from holdfast.core.states import JobState, Rules, node_scope
 from holdfast.define.program import compile_pinned
 from holdfast.store.arrays import plain
@@ -68,7 +68,14 @@ class Look:
 
     async def corrected_plan(self, after: JobState, request: Request, corrected: Corrected) -> Plan | Refusal:
         """The plan of a verb with a correction; `after` is the job as it would be."""
-        return make_plan(after, request, await self._select(request, is_corrected=True), self.now, corrected)
+        selected = await self._select(request, is_corrected=True)
+        plan = make_plan(after, request, selected, self.now, corrected.fresh())
+        planned = batches_planned(self.state, plan) if isinstance(plan, Plan) else []
+        if not planned:
+            return plan
+        for batches in planned:
+            selected[batches.node] = await self._batches(batches)
+        return make_plan(after, request, selected, self.now, corrected)
 
     async def read_outputs(self, nodes: Container[str]) -> None:
         """Complete the state with what these nodes gave, where that is too large for a row."""
@@ -112,9 +119,11 @@ class Look:
             self._selected[known] = selected_from(await self._fetch("select_tasks", asked))
         selected = dict(self._selected[known])
         for batches in batches_asked(self.state, request, is_corrected=is_corrected):
-            found = await self._fetch("select_batches", selecting_batches(self.state.job_id, batches))
-            selected[batches.node] = batches_from(found)
+            selected[batches.node] = await self._batches(batches)
         return selected
+
+    async def _batches(self, asked: BatchesAsked) -> Selected:
+        return batches_from(await self._fetch("select_batches", selecting_batches(self.state.job_id, asked)))
 
     async def _fetch(self, statement: str, parameters: dict[str, Any]) -> Answer:
         return await answer_of(await self._connection.execute(query(statement), parameters))

@@ -66,7 +66,7 @@ Decide = Callable[[ScheduleRow | None, int, datetime], ScheduleRow | None]
 
 
 class Registered(NamedTuple):
-    """What a registration has come to."""
+    """The outcome of a registration."""
 
     registered_at: datetime
     is_new: bool
@@ -85,7 +85,7 @@ class Wanted(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What becomes of the ticks of a schedule, in one transaction."""
+    """What happens to the ticks of a schedule, in one transaction."""
 
     next_at: datetime | None
     waiting: list[datetime]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast import failpoint
-from holdfast.errors import LostRace
+from holdfast.errors import LostRace, Refused
 from holdfast.store.audit import Change, audit_of_verb, write_change
 from holdfast.store.audit_rows import NOWHERE, Origin
 from holdfast.store.columns import by_name, records
@@ -68,8 +68,9 @@ class PostgresSchedules:
     ) -> tuple[bool, bool]:
         """Move a schedule and insert the job of its tick, in one transaction; False: another process was first.
 
-        The second answer is whether an alert is new. Raises BacklogFull if the tenant may have no more jobs, and
-        LostRace if it must be tried again: then nothing has changed. `by` is the person who asks for it, and why.
+        The second answer is whether an alert is new. Raises BacklogFull if the tenant may have no more jobs, Refused
+        if the tick has its job, and LostRace if it must be tried again: then nothing has changed. `by` is the person
+        who asks for it, and why.
         """
         owners, is_new_alert = [], False
         async with self._store.connections.use(ROLE) as connection, connection.transaction():
@@ -124,6 +125,9 @@ class PostgresSchedules:
         if not made:
             for refusal in await self._store.full_backlog(job.tenant):
                 raise refusal
+            for known in (await self._store.jobs_by_identity([job])).values():
+                # The clock was set back, and the schedule was unpaused or changed since.
+                raise Refused(f"job {known['job_id']} is the job of this tick already", instance=known["job_id"])
             raise LostRace("the backlog of the tenant has just become free")
 
     async def _cancel(self, connection: Connection, row: ScheduleRow) -> list[int]:

@@ -94,5 +94,5 @@ class PostgresSession:
 
 
 def signalled(owners: Iterable[int]) -> Statement:
-    """Wakes those orchestrators; none named: all of them. Each that wakes in vain costs two round trips."""
+    """Wakes those orchestrators; none named: all of them. Each that wakes for nothing costs two round trips."""
     return query("notify"), {"channel": SIGNAL, "payload": ",".join(map(str, sorted(owners)))}

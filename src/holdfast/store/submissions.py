@@ -65,7 +65,7 @@ class PostgresSubmissions(PostgresSession):
             # They were compared the first time; what was made then stays.
             left = [job._replace(defaults_mark=None) for job in left]
             left = [job for job in left if job.job_id not in runs]
-            found = await self._jobs_by_identity(left)
+            found = await self.jobs_by_identity(left)
             known |= found
             left = [job for job in left if _is_open(job, found.get((job.tenant, job.identity)))]
             # Where none is full the limit was lifted, the job was pruned, or its number was taken, in between.
@@ -98,7 +98,8 @@ class PostgresSubmissions(PostgresSession):
         rows = await self._fetch("backlog_of", tenant=tenant)
         return [_backlog_full(tenant, **row) for row in rows if row["open_jobs"] >= row["backlog"]]
 
-    async def _jobs_by_identity(self, jobs: Sequence[NewJob]) -> dict[tuple[str, str], dict[str, Any]]:
+    async def jobs_by_identity(self, jobs: Sequence[NewJob]) -> dict[tuple[str, str], dict[str, Any]]:
+        """The newest jobs with the identities of these."""
         if not jobs:
             return {}
         parameters = {"tenant": texts(j.tenant for j in jobs), "identity": plain(j.identity for j in jobs)}

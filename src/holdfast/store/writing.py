@@ -187,6 +187,7 @@ def _reset(row: ResetTasks) -> dict[str, Any]:
         "job": row.job_id,
         "node": row.node,
         "enqueued": row.enqueued,
+        "has_contract": row.has_contract,
         **selection_columns(row.selection),
     }
 

@@ -34,13 +34,13 @@ class Concern:
     """`error`, `warning` or `info`."""
     cause: str
     """`job_failed`, `job_partial`, `job_paused`, `job_held`, `set_aside`, `owner_gone`, `unanswered`, `breaker_open`,
-    `queue_paused`, `no_worker_for_queue`, `no_worker_for_handler`, `schedule_failed`, `schedule_left_file` or
-    `janitor_alert`."""
+    `queue_paused`, `no_worker_for_queue`, `no_worker_for_handler`, `schedule_failed`, `schedule_left_file`,
+    `webhook_disabled`, `delivery_dead` or `janitor_alert`."""
     count: int
-    """How many jobs, tasks or alerts; of a breaker or a queue, how many tasks wait behind it."""
+    """How many jobs, tasks, deliveries or alerts; of a breaker or a queue, how many tasks wait behind it."""
     since: datetime
     instance: str | None
-    """A job as an example, or the breaker, the queue or the schedule itself."""
+    """A job or a delivery as an example, or the breaker, the queue, the schedule or the webhook itself."""
     workflow_id: str | None
     details: str
     remedy: NextStep | None
@@ -49,6 +49,7 @@ class Concern:
 _SEVERITY = {
     "job_failed": Severity.ERROR,
     "schedule_failed": Severity.ERROR,
+    "webhook_disabled": Severity.ERROR,
     "set_aside": Severity.ERROR,
     "owner_gone": Severity.ERROR,
     "janitor_alert": Severity.ERROR,
@@ -132,6 +133,12 @@ def _remedy(row: CauseRow) -> NextStep | None:
         case "schedule_left_file":
             remove = Remedy("If it is no longer needed, remove it with", "schedules", flags=("remove", job or ""))
             return _step(remove, "DELETE", f"/schedules/{job}")
+        case "webhook_disabled":
+            enable = Remedy("When the receiver works again, enable it with", "webhooks", flags=("enable", job or ""))
+            return _step(enable, "POST", f"/webhooks/{job}/enable")
+        case "delivery_dead":
+            dead = Remedy("See what is dead, and send it again, with", "deliveries", flags=("--status", "dead"))
+            return _step(dead, "GET", "/deliveries")
         case "set_aside" | "janitor_alert":
             if job is None:
                 return _step(Remedy("See what the janitor has found with", "janitor"), "GET", "/janitor/actions")

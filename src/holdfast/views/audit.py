@@ -32,7 +32,7 @@ class AuditLine:
     before: dict[str, Any] | None = field(metadata=VERBATIM)
     """How it was; None: it was not there, or the change is only known by what it has made."""
     after: dict[str, Any] | None = field(metadata=VERBATIM)
-    """How it is, or what was asked; None: it is gone."""
+    """How it is afterwards, or what was asked; null: it no longer exists."""
     reason: str | None
 
 

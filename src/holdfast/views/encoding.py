@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.moments import moment
 
-_LEAVES = frozenset({str, int, float, bool, type(None)})
+LEAVES = frozenset({str, int, float, bool, type(None)})
 """Most values: they are JSON as they are."""
 HIDDEN: Mapping[str, Any] = {"json": None}
 """Metadata of a field that programs may use and JSON leaves out."""
@@ -30,7 +30,7 @@ def named(key: str) -> Mapping[str, Any]:
 
 def to_json(view: Any) -> Any:
     """What `json.dumps` takes: views become objects with their fields in order, times RFC 3339 texts in UTC."""
-    if type(view) in _LEAVES:
+    if type(view) in LEAVES:
         return view
     if is_dataclass(view) and not isinstance(view, type):
         answer = {}

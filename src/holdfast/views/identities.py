@@ -37,7 +37,7 @@ class NewKey:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Whom a request comes from, and what it may do."""
+    """The caller of a request, and what the caller may do."""
 
     name: str
     tenant: str

@@ -24,7 +24,7 @@ class Schedule:
     """Minute, hour, day of the month, month and day of the week; null: it has an interval."""
     every_seconds: int | None
     time_zone: str
-    """Where the times of the cron expression are meant."""
+    """The time zone of the cron expression."""
     inputs: dict[str, Any] = field(metadata=VERBATIM)
     overlap: str
     """What a tick does while the job before it has not ended: `skip`, `queue` or `replace`."""
@@ -38,7 +38,7 @@ class Schedule:
     """Ticks that wait for the end of the job before them, the oldest first."""
     last_tick: datetime | None
     last_answer: str | None
-    """What the last tick has come to: `started`, `waits`, `replaces`, `skipped`, `missed`, `left_out` or `refused`."""
+    """The outcome of the last tick: `started`, `waits`, `replaces`, `skipped`, `missed`, `left_out` or `refused`."""
     problem: str | None
     """Why the last tick made no job, if a person must look."""
     last_job: str | None

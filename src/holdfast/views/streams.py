@@ -12,7 +12,7 @@ class Streamed:
     """One step of a stream: an event, or word that what was read before may not hold any more."""
 
     cursor: str
-    """Give it as `after` to go on behind this step."""
+    """Give it as `after` to continue after this step."""
     event: Event | None
     """None: events may be missing here. Read again what you need, then go on."""
 

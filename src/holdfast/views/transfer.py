@@ -16,6 +16,7 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 
 from holdfast.define.definition import Definition
 from holdfast.errors import HoldfastError
+from holdfast.views.encoding import LEAVES
 from holdfast.views.problems import from_problem
 
 View = TypeVar("View")
@@ -24,13 +25,16 @@ Read = Callable[[Any], Any]
 
 def to_transfer(view: Any) -> Any:
     """A view as JSON from which `from_transfer` makes an equal one."""
+    kind = type(view)
+    if kind in LEAVES:
+        return view
     if isinstance(view, Definition):
         return view.to_json()
-    if is_dataclass(view) and not isinstance(view, type):
+    if is_dataclass(kind):
         return {
-            one.name: getattr(view, one.name) if "verbatim" in one.metadata else to_transfer(getattr(view, one.name))
-            for one in fields(view)
-            if "local" not in one.metadata
+            name: value if is_verbatim or type(value) in LEAVES else to_transfer(value)
+            for name, is_verbatim in _travelling(kind)
+            for value in (getattr(view, name),)
         }
     if isinstance(view, datetime):
         return view.isoformat()
@@ -45,6 +49,12 @@ def to_transfer(view: Any) -> Any:
     if isinstance(view, Mapping):
         return {key: to_transfer(value) for key, value in view.items()}
     return view
+
+
+@cache
+def _travelling(kind: Any) -> tuple[tuple[str, bool], ...]:
+    """The fields of a view, and whether each holds JSON already."""
+    return tuple((one.name, "verbatim" in one.metadata) for one in fields(kind) if "local" not in one.metadata)
 
 
 def from_transfer(kind: type[View], data: Any) -> View:

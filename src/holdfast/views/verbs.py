@@ -63,7 +63,7 @@ class Correction:
     """The inputs that differ; the others stay."""
     definition: Definition | None = None
     stale: Stale | None = None
-    """What becomes of completed work that the corrected job would do in another way. None: it must be said."""
+    """Whether completed work that the corrected job would do in another way is kept or runs again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class ClaimedTask:
     handler: str
     params: Any = field(metadata=VERBATIM)
     inputs: Any = field(metadata=VERBATIM)
-    """Those of the job."""
+    """Those of the job; null if the claim asks for them once."""
     attempt: int
     """Counted from 1."""
     resume_point: ResumePoint | None
@@ -101,6 +101,8 @@ class Claim:
     """For each report: `taken`, `rejected`, or `locked`: send it again."""
     claimed_at: int
     """Send it back with the next renewal: what was claimed until then and the renewal does not list goes back."""
+    inputs: Any = field(default=None, metadata=VERBATIM)
+    """Those of each job, by its id, if the claim asks for them once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ class Validation:
     errors: tuple[dict[str, Any], ...] = field(metadata=VERBATIM)
     """All mistakes, each with its place, as in a problem object."""
     warnings: tuple[dict[str, Any], ...] = field(metadata=VERBATIM)
-    """What the definition says in vain."""
+    """Parts of the definition that have no effect or are probably mistakes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1779,6 +1779,7 @@ export interface components {
         };
         readonly Claim: {
             readonly claimed_at: number;
+            readonly inputs: unknown;
             readonly reports: readonly string[];
             readonly tasks: readonly components["schemas"]["ClaimedTask"][];
         };

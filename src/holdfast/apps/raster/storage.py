@@ -30,7 +30,6 @@ from holdfast.extend.settings import home, variable
 VARIABLES = ("HOLDFAST_HOME", "HOLDFAST_RASTER_ROOTS", "HOLDFAST_RASTER_CONTAINERS")
 """The variables that say where files are. A handler with its own process must declare them to open files."""
 CONTAINER_RULE = "Write NAME=s3://BUCKET/FOLDER, or use gs:// or az://"
-HASH_BYTES = 4 * 1024 * 1024
 LONGEST_NAME_BYTES = 200
 SHORT_NAME_BYTES = 60
 _CONTAINER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

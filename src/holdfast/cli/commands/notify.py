@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import STEER, DatabaseUrl, Json, PlainCommand, Tenant
+from holdfast.cli.options import STEER, After, DatabaseUrl, Json, PlainCommand, Tenant
 
 commands = typer.Typer()
 
@@ -82,9 +82,7 @@ def deliveries(
         typer.Option("--webhook", metavar="NAME", help="Only those to this webhook; all dead ones to redrive."),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many to list.")] = 50,
-    after: Annotated[
-        str | None, typer.Option("--after", metavar="CURSOR", help="Continue a list where it ended.")
-    ] = None,
+    after: After = None,
     as_json: Json = False,
     tenant: Tenant = None,
     database_url: DatabaseUrl = None,

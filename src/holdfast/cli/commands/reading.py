@@ -6,7 +6,18 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import LAST, LOOK, MAX_NUMBER, DatabaseUrl, JobName, Json, NewestJob, PlainCommand, Tenant
+from holdfast.cli.options import (
+    LAST,
+    LOOK,
+    MAX_NUMBER,
+    After,
+    DatabaseUrl,
+    JobName,
+    Json,
+    NewestJob,
+    PlainCommand,
+    Tenant,
+)
 
 commands = typer.Typer()
 
@@ -39,9 +50,7 @@ def status(
         bool, typer.Option("--unacknowledged", help="Only failed and partial jobs that no person has acknowledged.")
     ] = False,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many jobs to list.")] = 20,
-    after: Annotated[
-        str | None, typer.Option("--after", metavar="CURSOR", help="Continue a list where it ended.")
-    ] = None,
+    after: After = None,
     as_json: Json = False,
     tenant: Tenant = None,
     database_url: DatabaseUrl = None,

@@ -49,9 +49,7 @@ def schedules(
         typer.Option("--cron", metavar="TIMES", help="Minute, hour, day of month, month, day of week: '0 2 * * *'."),
     ] = None,
     every: Annotated[str | None, typer.Option("--every", metavar="TIME", help="An interval: 90s, 15m, 12h.")] = None,
-    time_zone: Annotated[
-        str, typer.Option("--time-zone", metavar="ZONE", help="Where the times of --cron are meant. Default: UTC.")
-    ] = "UTC",
+    time_zone: Annotated[str, typer.Option("--time-zone", metavar="ZONE", help="Time zone of --cron.")] = "UTC",
     input: Input = [],  # noqa: B006
     inputs: Inputs = None,
     overlap: Annotated[

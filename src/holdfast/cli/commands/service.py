@@ -10,6 +10,7 @@ import typer
 from holdfast.cli.options import (
     INSTALL,
     RUN,
+    After,
     AllowBootstrap,
     DatabaseUrl,
     Host,
@@ -74,7 +75,7 @@ def keys(
     ),
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="Whom a new key is for; or the beginning of the key to revoke."),
+        typer.Argument(metavar="NAME", help="Name of the new key; or the beginning of the key to revoke."),
     ] = None,
     role: Annotated[
         list[RoleName],
@@ -114,9 +115,7 @@ def audit(
         str | None, typer.Option("--instance", metavar="NAME", help="Only changes of this job, key, limit or workflow.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many to list.")] = 50,
-    after: Annotated[
-        str | None, typer.Option("--after", metavar="CURSOR", help="Continue a list where it ended.")
-    ] = None,
+    after: After = None,
     as_json: Json = False,
     tenant: Tenant = None,
     database_url: DatabaseUrl = None,

@@ -34,7 +34,7 @@ class TokenReader(Protocol):
     """Reads the tokens of an identity provider."""
 
     async def identity_of_token(self, token: str) -> Identity | None:
-        """Whom a token stands for; None if it is not valid."""
+        """The identity that a token stands for; None if it is not valid."""
         ...
 
 

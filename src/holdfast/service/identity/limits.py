@@ -71,7 +71,7 @@ class RateLimits:
         self._guesses = Buckets(guesses / 60, guesses, clock)
 
     def count_identity(self, credential: tuple[str, str], name: str) -> None:
-        """Count a request of somebody who is known."""
+        """Count a request with a valid credential."""
         seconds = self._identities.take(credential)
         if seconds > 0:
             raise TooManyRequests(f"{name} sends more requests than it may.", seconds=seconds)

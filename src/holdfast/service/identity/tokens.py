@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -42,7 +43,7 @@ class Tokens:
         self._provider = provider
 
     async def identity_of_token(self, token: str) -> Identity | None:
-        """Whom a bearer token stands for; None if it is not valid."""
+        """The identity that a bearer token stands for; None if it is not valid."""
         audience = self._settings.audience or self._settings.client_id
         claims = await self.claims(token, audience) if audience is not None else None
         return self.identity_of(claims) if claims is not None else None
@@ -70,7 +71,7 @@ class Tokens:
     def identity_of(self, claims: Mapping[str, Any]) -> Identity:
         """The person or program of a genuine token. Forbidden if the provider does not say what they may do."""
         subject = str(claims["sub"])
-        name = f"{_shown(_name(claims))} (oidc {_shown(subject, LONGEST_SUBJECT)})"
+        name = f"{_shown(_name(claims))} (oidc {_own(subject)})"
         roles = self._roles(claims, name)
         tenant = self._tenant(claims, name)
         if tenant == EVERY_TENANT and roles != (Role.ADMIN,):
@@ -130,6 +131,16 @@ def _missing(name: str, claim: str, what: str) -> Forbidden:
 def _name(claims: Mapping[str, Any]) -> str:
     found = (claims.get(name) for name in NAME_CLAIMS)
     return next(text for text in found if isinstance(text, str) and text)
+
+
+def _own(subject: str) -> str:
+    """A subject as part of a name that no other one has: where it cannot stand as it is, with a part of its hash."""
+    shown = _shown(subject, LONGEST_SUBJECT)
+    return shown if shown == subject else f"{shown} {_hash(subject)}"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
 def _shown(text: str, length: int = LONGEST_NAME) -> str:

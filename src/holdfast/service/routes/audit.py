@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Query, Response
-from pydantic import AwareDatetime
 
 from holdfast.operations.identity import Permission
+from holdfast.service.bodies import Moment
 from holdfast.service.call import Call
 from holdfast.service.routes.jobs import Cursor, Limit
 from holdfast.service.table import Page, RouteTable
@@ -19,7 +19,7 @@ table = RouteTable("audit")
 @table.get("/audit", Permission.READ, answers=Page(AuditLine))
 async def list_changes(
     call: Call,
-    since: Annotated[AwareDatetime | None, Query(description="Only changes since then.")] = None,
+    since: Annotated[Moment | None, Query(description="Only changes since then.")] = None,
     actor: Annotated[str | None, Query(max_length=300, description="Who, or the beginning of a key.")] = None,
     action: Annotated[
         str | None, Query(max_length=100, description="What: `job.resume`, or `job` for all that was done to jobs.")

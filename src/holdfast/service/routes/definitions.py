@@ -51,7 +51,8 @@ async def register_workflow(call: Call, file: File = None) -> Response:
 
     The body is the definition itself, as YAML or as JSON; its text is kept as it came.
     """
-    registration = await call.client.register(definition_in(await text_in(call, file)))
+    text = await text_in(call, file)
+    registration = await call.client.register(await call.state.beside.run(lambda: definition_in(text)))
     return call.answer(registration, 201 if registration.answer == "registered" else 200)
 
 
@@ -61,7 +62,8 @@ async def validate_workflow(call: Call, file: File = None) -> Response:
 
     The body is the definition itself, as YAML or as JSON. Which handlers there are is not known here.
     """
-    return call.answer(validation_view(*checked(await text_in(call, file))))
+    text = await text_in(call, file)
+    return call.answer(validation_view(*await call.state.beside.run(lambda: checked(text))))
 
 
 @table.get("/workflows/{workflow_id}", Permission.READ, answers=WorkflowDetails)

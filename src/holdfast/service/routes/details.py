@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import Path, Query, Response
@@ -11,6 +10,7 @@ from holdfast.errors import PayloadUnavailable
 from holdfast.operations.data import OWN_TASK
 from holdfast.operations.details import MOST_BUCKETS, SHOWN_BUCKETS
 from holdfast.operations.identity import Permission
+from holdfast.service.bodies import Moment
 from holdfast.service.call import Call, JobId, NodeName
 from holdfast.service.routes.jobs import Limit
 from holdfast.service.table import Page, RouteTable
@@ -36,8 +36,8 @@ async def show_map(call: Call, job_id: JobId, node: NodeName) -> Response:
 async def show_timeline(
     call: Call,
     job_id: JobId,
-    since: Annotated[datetime | None, Query(description="Where the first bucket begins.")] = None,
-    until: Annotated[datetime | None, Query(description="Where the last bucket ends.")] = None,
+    since: Annotated[Moment | None, Query(description="Where the first bucket begins.")] = None,
+    until: Annotated[Moment | None, Query(description="Where the last bucket ends.")] = None,
     buckets: Annotated[int, Query(ge=1, le=MOST_BUCKETS, description="How many buckets there are.")] = SHOWN_BUCKETS,
 ) -> Response:
     """When the nodes of a job ran, and when their tasks ended, in buckets of equal length.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Query, Response
-from pydantic import AwareDatetime
 
 from holdfast.operations.identity import Permission
+from holdfast.service.bodies import Moment
 from holdfast.service.call import Call
 from holdfast.service.routes.jobs import Cursor, Limit
 from holdfast.service.table import ListOf, Page, RouteTable
@@ -83,9 +83,7 @@ async def list_concerns(call: Call) -> Response:
 @table.get("/stats", Permission.READ, answers=ListOf(StatsStep))
 async def list_stats(
     call: Call,
-    since: Annotated[
-        AwareDatetime | None, Query(description="From when on. Without it the last 60 steps are shown.")
-    ] = None,
+    since: Annotated[Moment | None, Query(description="From when on. Without it the last 60 steps are shown.")] = None,
     step: Annotated[int, Query(ge=60, le=604_800, description="The length of a step: a multiple of 60 seconds.")] = 60,
 ) -> Response:
     """What happened, step by step: jobs that were submitted and that ended, tasks that ended, attempts that failed.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import orjson
 from fastapi import Response
 
 from holdfast.operations.identity import EVERY_TENANT, Permission
 from holdfast.operations.metrics import MEDIA_TYPE
-from holdfast.service.answers import json_response
+from holdfast.service.answers import JSON
 from holdfast.service.call import Call
 from holdfast.service.table import Media, RouteTable
 from holdfast.version import __version__
@@ -55,4 +56,8 @@ async def show_metrics(call: Call) -> Response:
 @table.get("/openapi.json", Permission.PUBLIC, answers=Media("application/json", "The OpenAPI document."))
 async def openapi_json(call: Call) -> Response:
     """The description of this interface, as an OpenAPI document."""
-    return json_response(call.request.app.openapi())
+    app = call.request.app
+    if not hasattr(app.state, "description"):
+        # Once: everybody may ask for it, without a credential.
+        app.state.description = orjson.dumps(app.openapi())
+    return Response(app.state.description, media_type=JSON)

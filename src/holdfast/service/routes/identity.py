@@ -29,7 +29,7 @@ class MakeKey(Body):
     tenant: str | None = Field(None, max_length=100)
     """Whose key it is. Only an administrator of the installation names another tenant."""
     expires_at: Moment | None = None
-    """Until when the key is valid; without it for ever."""
+    """When the key expires; without it, never."""
 
 
 def _administrator(call: CallContext) -> Client:

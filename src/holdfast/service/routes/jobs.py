@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import Query, Response
@@ -11,6 +10,7 @@ from fastapi import Query, Response
 from holdfast.errors import InvalidInput
 from holdfast.operations.identity import Permission
 from holdfast.operations.reading import LONGEST_PAGE
+from holdfast.service.bodies import Moment
 from holdfast.service.call import Call, JobId
 from holdfast.service.table import ListOf, Page, RouteTable
 from holdfast.views.definitions import JobDefinition
@@ -30,8 +30,8 @@ async def list_jobs(
     call: Call,
     status: Annotated[list[str] | None, Query(description="Only jobs with one of these statuses.")] = None,
     workflow: Annotated[str | None, Query(description="Only jobs of this workflow.")] = None,
-    since: Annotated[datetime | None, Query(description="Only jobs submitted at this time or later.")] = None,
-    until: Annotated[datetime | None, Query(description="Only jobs submitted before this time.")] = None,
+    since: Annotated[Moment | None, Query(description="Only jobs submitted at this time or later.")] = None,
+    until: Annotated[Moment | None, Query(description="Only jobs submitted before this time.")] = None,
     key: Annotated[str | None, Query(max_length=500, description="Only jobs that this key made.")] = None,
     code: Annotated[str | None, Query(max_length=64, description="Only jobs in which something has this code.")] = None,
     fingerprint: Annotated[

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import Query, Response
@@ -11,6 +10,7 @@ from fastapi import Query, Response
 from holdfast.errors import NotFound
 from holdfast.operations.identity import Permission
 from holdfast.operations.overview import MOST_HOURS, SHOWN_HOURS
+from holdfast.service.bodies import Moment
 from holdfast.service.call import Call, checked_job_id
 from holdfast.service.table import ListOf, RouteTable
 from holdfast.views.jobs import Statistics
@@ -47,7 +47,7 @@ async def find_job(
 @table.get("/statistics", Permission.READ, answers=Statistics)
 async def count_jobs(
     call: Call,
-    since: Annotated[datetime | None, Query(description="Only jobs submitted at this time or later.")] = None,
+    since: Annotated[Moment | None, Query(description="Only jobs submitted at this time or later.")] = None,
 ) -> Response:
     """How many jobs there are by status and by workflow, and how many tasks wait and run."""
     return call.answer(await call.client.statistics(since=since))

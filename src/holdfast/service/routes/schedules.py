@@ -29,7 +29,7 @@ class SetSchedule(Because):
     every_seconds: int | None = Field(None, ge=1)
     """An interval. It counts from the moment at which it is set."""
     time_zone: str = Field("UTC", max_length=100)
-    """Where the times of `cron` are meant, such as `Africa/Kigali`."""
+    """The time zone of `cron`, such as `Africa/Kigali`."""
     inputs: dict[str, Any] = Field(default_factory=dict)
     overlap: Literal["skip", "queue", "replace"] = "skip"
     """What a tick does while the job before it has not ended: nothing, wait for its end, or cancel it and start."""
@@ -60,7 +60,7 @@ async def make_schedule(call: Call, body: MakeSchedule) -> Response:
 
 @table.get("/schedules/{name}", Permission.READ, answers=Schedule)
 async def show_schedule(call: Call, name: ScheduleName) -> Response:
-    """One schedule, with its next five runs and what the last tick has come to."""
+    """One schedule, with its next five runs and the outcome of its last tick."""
     return call.answer(await call.client.schedule(name))
 
 

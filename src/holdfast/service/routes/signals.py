@@ -39,7 +39,7 @@ async def show_answer(
     signal_id: Annotated[int, Path(ge=1, le=2**63 - 1, description="The id that a verb has answered.")],
     wait: Wait = 0,
 ) -> Response:
-    """What the owner answers to a signal; null if it has not answered in that time, and for a signal that is none."""
+    """What the owner answers to a signal; null if it has not answered in that time, and if there is no such signal."""
     found = await call.client.answer(signal_id, seconds=wait)
     if call.is_ours or found is None:
         return call.answer({"signal_id": signal_id, "answer": found})

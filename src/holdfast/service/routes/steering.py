@@ -127,7 +127,7 @@ async def end_pause(
     wait: Annotated[
         float, Query(ge=0, le=LONGEST_WAIT_SECONDS, description="How long to wait for the owners of the jobs.")
     ] = 0,
-    dry_run: Annotated[bool, Query(description="Only say which jobs would go on.")] = False,
+    dry_run: Annotated[bool, Query(description="Only say which jobs would continue.")] = False,
 ) -> Response:
     """Let tasks begin again: of a queue, of the paused jobs of a workflow, or of all paused jobs of the tenant."""
     if pause_id == EVERYTHING:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+import orjson
 from fastapi import Header, Response
 from pydantic import ValidationError
 
@@ -29,7 +31,8 @@ from holdfast.views.encoding import VERBATIM
 
 table = RouteTable("jobs")
 SubmissionKey = Annotated[
-    str | None, Header(max_length=500, description="The name of this submission: another way to give `key`.")
+    str | None,
+    Header(min_length=1, max_length=500, description="The name of this submission: another way to give `key`."),
 ]
 SUBMIT_ERRORS = (InvalidDefinition, NotFound, Refused, BacklogFull, PayloadRefused)
 
@@ -82,38 +85,33 @@ async def submitted(call: CallContext, body: Submit, idempotency_key: str | None
     return await client.submit(
         await _definition(call, body),
         body.inputs,
-        key=body.key or idempotency_key,
-        priority=body.priority,
-        resume=body.resume,
-        force=body.force,
-        labels=body.labels,
-        correlation_id=body.correlation_id,
-        external_ids=body.external_ids,
-        callback_url=body.callback_url,
-        notify=[receiver.rule() for receiver in body.notify],
-        like=body.like,
+        key=body.key if body.key is not None else idempotency_key,
+        **_options(body),
         refuse_changed=body.refuse_changed,
     )
 
 
 async def _definition(call: CallContext, body: Submit) -> Any:
-    found = _brought(body)
-    if found is not None:
-        return found
+    if body.brings_definition:
+        return await call.state.beside.run(lambda: _brought(body))
     if body.definition_hash is not None:
         known = await call.client.workflow(str(body.workflow), definition_hash=body.definition_hash)
         return Definition.from_json(known.definition)
     return await call.client.definition(str(body.workflow))
 
 
-def _brought(body: Submit) -> Definition | None:
+def _brought(body: Submit) -> Definition:
     if body.source is not None:
-        return definition_from(body.source.text, body.definition)
-    return definition_of(body.definition) if body.definition is not None else None
+        definition = definition_from(body.source.text, body.definition)
+    else:
+        definition = definition_of(body.definition or {})
+    # It is kept with the definition. Of a large one it takes long, too.
+    definition.canonical_bytes()
+    return definition
 
 
 def _refuse_ambiguous(body: Submit, idempotency_key: str | None = None) -> None:
-    if (body.workflow is None) == (body.definition is None and body.source is None):
+    if (body.workflow is None) == (not body.brings_definition):
         raise InvalidInput("A submission names a `workflow`, or brings a `definition`.")
     if body.definition_hash is not None and body.workflow is None:
         raise InvalidInput("`definition_hash` chooses a version of a `workflow`: name it, too.")
@@ -130,18 +128,23 @@ async def submit_batch(call: Call, body: Batch) -> Response:
     """
     outcomes: dict[int, BatchOutcome] = {}
     requests: dict[int, SubmitRequest] = {}
+    known: dict[bytes, Definition | HoldfastError] = {}
     for number, given in enumerate(body.jobs):
         try:
-            requests[number] = _request(given, f"body.jobs.{number}")
+            requests[number] = await _request(call, given, f"body.jobs.{number}", known)
         except HoldfastError as problem:
             outcomes[number] = _refused(problem)
+            # A submission may have many mistakes: others are answered before the next one.
+            await asyncio.sleep(0)
     made = await call.client.submit_batch(list(requests.values())) if requests else []
     for number, outcome in zip(requests, made, strict=True):
         outcomes[number] = _refused(outcome) if isinstance(outcome, HoldfastError) else _made(outcome)
     return call.items([outcomes[number] for number in range(len(body.jobs))])
 
 
-def _request(given: dict[str, Any], place: str) -> SubmitRequest:
+async def _request(
+    call: CallContext, given: dict[str, Any], place: str, known: dict[bytes, Definition | HoldfastError]
+) -> SubmitRequest:
     try:
         body = Submit.model_validate(given)
     except ValidationError as error:
@@ -151,19 +154,40 @@ def _request(given: dict[str, Any], place: str) -> SubmitRequest:
     if body.definition_hash is not None or body.refuse_changed:
         raise InvalidInput("A batch takes neither `definition_hash` nor `refuse_changed`.")
     return SubmitRequest(
-        _brought(body) or str(body.workflow),
+        await _read_once(call, body, known) if body.brings_definition else str(body.workflow),
         body.inputs,
         key=body.key,
-        priority=body.priority,
-        resume=body.resume,
-        force=body.force,
-        labels=body.labels,
-        correlation_id=body.correlation_id,
-        external_ids=body.external_ids,
-        callback_url=body.callback_url,
-        notify=[receiver.rule() for receiver in body.notify],
-        like=body.like,
+        **_options(body),
     )
+
+
+def _options(body: Submit) -> dict[str, Any]:
+    """What one submission and each of a batch may say."""
+    return {
+        "priority": body.priority,
+        "resume": body.resume,
+        "force": body.force,
+        "labels": body.labels,
+        "correlation_id": body.correlation_id,
+        "external_ids": body.external_ids,
+        "callback_url": body.callback_url,
+        "notify": [receiver.rule() for receiver in body.notify],
+        "like": body.like,
+    }
+
+
+async def _read_once(call: CallContext, body: Submit, known: dict[bytes, Definition | HoldfastError]) -> Definition:
+    """That of many submissions of a batch is read once."""
+    written = orjson.dumps(body.model_dump(include={"definition", "source"}))
+    if written not in known:
+        try:
+            known[written] = await call.state.beside.run(lambda: _brought(body))
+        except HoldfastError as problem:
+            known[written] = problem
+    found = known[written]
+    if isinstance(found, HoldfastError):
+        raise found
+    return found
 
 
 def _refused(problem: HoldfastError) -> BatchOutcome:

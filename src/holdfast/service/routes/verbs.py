@@ -57,24 +57,23 @@ async def plan_verb(call: Call, job_id: JobId, body: PlanOf) -> Response:
     except ValidationError as error:
         details = details_of(error.errors(), "body")
         raise InvalidInput(f"This is not what {verb} takes.", errors=details) from None
-    plan = await call.client.plan(job_id, arguments.request(verb))
+    plan = await call.client.plan(job_id, await _request(call, verb, arguments))
     if plan.refusal is not None and not call.is_ours:
         raise plan.refusal
     return call.answer(plan)
+
+
+async def _request(call: CallContext, verb: Verb, body: Reasoned) -> VerbRequest:
+    if body.brings_definition:
+        return await call.state.beside.run(lambda: body.request(verb))
+    return body.request(verb)
 
 
 async def carry_out_verb(
     call: CallContext, job_id: str, verb: Verb, body: Reasoned, wait: float, key: str | None = None
 ) -> Response:
     """Send a verb to a job; with a key, unless the same request was sent before."""
-    if wait > 0:
-        with call.state.open_requests.held(call.identity.tenant):
-            return await _sent(call, job_id, verb, body, wait, key)
-    return await _sent(call, job_id, verb, body, wait, key)
-
-
-async def _sent(call: CallContext, job_id: str, verb: Verb, body: Reasoned, wait: float, key: str | None) -> Response:
-    request: VerbRequest = body.request(verb)
+    request = await _request(call, verb, body)
     if key is None:
         result = await _carry_out(call, job_id, request, body, wait)
         return call.answer(result, 200 if result.is_applied else 202)

@@ -74,6 +74,7 @@ async def claim_tasks(call: Call, body: Claim) -> Response:
         slots=body.slots,
         reports=[report.made() for report in body.reports],
         wait_seconds=body.wait_seconds,
+        inputs_once=body.inputs_once,
         check=check,
     )
     return call.answer(claim)

@@ -91,6 +91,31 @@ with found as (
 )
 select {{attention_columns}} from found order by since limit %(limit)s;
 
+-- name: attention_to_receivers
+-- Webhooks that are disabled, and what died within a day on its way to other receivers: of the newest deliveries.
+with newest as materialized (
+    select d.delivery_id, d.kind, d.receiver, d.status, d.ended_at, d.error from deliveries d
+    where d.tenant = %(tenant)s order by d.number desc limit %(walk)s
+),
+disabled as (
+    select w.name, w.disabled_at, w.disabled_reason from webhooks w
+    where w.tenant = %(tenant)s and w.disabled_at is not null
+),
+found as (
+    select 'webhook_disabled' as cause, 1 as number, w.disabled_at as since, w.name as instance,
+        null::text as workflow_id, w.disabled_reason as text
+    from disabled w
+    union all
+    select 'delivery_dead', count(*), min(n.ended_at), (array_agg(n.delivery_id::text order by n.ended_at desc))[1], null,
+        n.kind || ' ' || split_part(substr(n.receiver, length(n.kind) + 2), '?', 1)
+        || coalesce(': ' || (array_agg(n.error order by n.ended_at desc))[1], '')
+    from newest n
+    where n.status = 'dead' and n.ended_at > now() - interval '1 day'
+        and not exists (select from disabled w where n.receiver = 'webhook:' || w.name)
+    group by n.kind, n.receiver
+)
+select {{attention_columns}} from found order by since limit %(limit)s;
+
 -- name: paused_jobs
 -- The paused jobs of a tenant, by workflow: how many, since when, and by whom.
 select j.workflow_id, count(*) as jobs, to_timestamp(min((h.hold ->> 'since')::float8)) as since,

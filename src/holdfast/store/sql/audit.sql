@@ -15,7 +15,7 @@ values (%(tenant)s, {{audit_signature}}, %(action)s, %(instance)s, %(before)s::j
 returning audit_id;
 
 -- name: extend_audit
--- What a change that takes many transactions has come to so far.
+-- The outcome so far of a change that takes many transactions.
 update audit a set after = a.after || %(after)s::jsonb where a.audit_id = %(audit_id)s;
 
 -- name: read_audit

@@ -27,8 +27,15 @@ select w.claim_id, w.ended_at is null and w.lease_until > now() as is_live,
 from workers w where w.worker_id = %(me)s for no key update skip locked;
 
 -- name: claim_once
--- A claim that leases nothing if its id is that of the worker's last claim, and otherwise becomes that one.
-with {{claim_steps}},
+-- A claim that leases nothing if its id is that of the worker's last claim, and otherwise becomes that one. Nor does it
+-- while another claim of the worker is under way, in whatever process. It looks itself: that one may end at any moment.
+with me as materialized (
+    select w.worker_id from workers w
+    where w.worker_id = %(me)s and w.ended_at is null and w.lease_until > now()
+        and w.claim_id is distinct from %(claim_id)s
+    for no key update skip locked
+),
+{{claim_steps}},
 noted as (
     update workers w set claim_id = %(claim_id)s, last_claim_at = now()
     where w.worker_id = %(me)s and exists (select 1 from claimed)

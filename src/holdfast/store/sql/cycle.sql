@@ -574,7 +574,8 @@ update tasks t
 set status = 'ready', waits = true, epoch = t.epoch + 1,
     attempt = t.attempt + (g.state is not distinct from 'leased')::int,
     retry_count = 0, lost_count = 0, crash_count = 0, requeue_count = 0, output = null, output_ref = null, error = null,
-    undo = null, worker = null, started_at = null, finished_at = null
+    undo = null, worker = null, started_at = null, finished_at = null,
+    has_contract = nullif(%(has_contract)s::boolean, false)
 from chosen c left join gone g on g.item = c.item
 where t.job_id = any(array[c.job_id]) and t.node = c.node and t.item = c.item;
 

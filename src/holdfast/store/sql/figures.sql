@@ -17,16 +17,22 @@ counted as materialized (
 shut as materialized (
     {{shut_gates}}
 ),
+held as materialized (
+    select distinct l.lane_id from lane l join counted c on c.lane_id = l.lane_id cross join unnest(l.gates) as g (gate)
+    where c.ready > 0 and g.gate in (select s.gate from shut s)
+),
 alive as materialized (
-    select w.queues, w.concurrency from workers w where w.ended_at is null and w.lease_until > now()
+    select w.queues, w.concurrency from workers w
+    where w.ended_at is null and w.lease_until > now()
+        and (w.tenant is null or w.tenant = coalesce(%(tenant)s, w.tenant))
 ),
 judged as (
-    select l.queue, c.waiting, c.running, g.is_held, case when g.is_held then 0 else c.ready end as ready,
-        c.paused + case when g.is_held then c.ready else 0 end as held,
-        case when not g.is_held then c.ready_since end as ready_since
+    select l.queue, c.waiting, c.running, case when h.lane_id is null then c.ready else 0 end as ready,
+        c.paused + case when h.lane_id is null then 0 else c.ready end as held,
+        case when h.lane_id is null then c.ready_since end as ready_since
     from lane l
     left join counted c on c.lane_id = l.lane_id
-    cross join lateral (select exists (select 1 from shut s where s.gate = any(l.gates))) as g (is_held)
+    left join held h on h.lane_id = l.lane_id
     where l.tenant = coalesce(%(tenant)s, l.tenant)
 ),
 summed as (
@@ -35,7 +41,7 @@ summed as (
     from judged j group by j.queue
 ),
 ranked as (
-    select s.*, row_number() over (order by exists (select 1 from alive a where s.queue = any(a.queues)) desc,
+    select s.*, row_number() over (order by s.queue in (select unnest(a.queues) from alive a) desc,
         s.ready + s.waiting + s.held + s.running desc, s.queue) as place
     from summed s
 ),

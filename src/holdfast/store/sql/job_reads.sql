@@ -65,18 +65,13 @@ where t.job_id = %(job)s and t.node = %(node)s and t.item = %(item)s and {{of_th
 
 -- name: latest_attempts
 -- The latest attempts at one task that failed or printed something, the last one first, until there is much text; at
--- least one, if there is one. Of one whose worker was lost, what the worker had saved.
+-- least one, if there is one.
 select r.node, r.item, r.attempt, r.outcome, r.worker, r.started_at, r.finished_at, r.error, r.log, r.extra, r.log_times
 from (
     select p.*, sum(coalesce(octet_length(p.log), 0)) over (order by p.attempt desc) - coalesce(octet_length(p.log), 0)
         as bytes_before
     from (
-        select a.node, a.item, a.attempt, a.outcome, a.worker, a.started_at, a.finished_at, a.error::text as error,
-            coalesce(a.log, case when a.outcome = 'lost' then (
-                select string_agg(o.log, '' order by o.part) from attempt_output o
-                where o.job_id = a.job_id and o.node = a.node and o.item = a.item and o.epoch = a.epoch
-            ) end) as log,
-            a.extra::text as extra, a.log_times::text as log_times
+        select {{attempt_columns}}
         from attempts a
         where a.job_id = %(job)s and a.node = %(node)s and a.item = %(item)s and {{of_the_tenant}}
         order by a.attempt desc limit %(limit)s

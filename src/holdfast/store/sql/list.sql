@@ -141,10 +141,13 @@ order by n.workflow_id, n.registered_at desc, n.version desc;
 -- name: shut_gates
 -- The gates that let nothing through now: breakers that are not closed, and limits that are full. `lane` are all lanes
 -- with their gates, `counted` has the running tasks of each lane.
-select 'limit:' || m.tenant || ':' || m.name as gate from limits m
-where m.concurrency <= (
-        select sum(c.running) from lane l join counted c on c.lane_id = l.lane_id
-        where 'limit:' || m.tenant || ':' || m.name = any(l.gates))
+select m.gate from (select 'limit:' || n.tenant || ':' || n.name as gate, n.* from limits n) m
+left join (
+    select g.gate, sum(c.running) as running
+    from counted c join lane l on l.lane_id = c.lane_id cross join unnest(l.gates) as g (gate)
+    where c.running > 0 group by g.gate
+) b on b.gate = m.gate
+where m.concurrency <= coalesce(b.running, 0)
     or least(m.burst, m.tokens + case when m.refilled_at = '-infinity' then m.burst
         else m.rate * extract(epoch from now() - m.refilled_at) end) < 1
 union all

@@ -194,7 +194,8 @@ select extract(epoch from now() - coalesce((select f.failing_since from fails f)
 from marked m;
 
 -- name: disable_webhook
--- Sends nothing to a webhook any more until a person enables it. What waits for it is dead, and can be sent again.
+-- Sends nothing to a webhook any more until a person enables it. What waits for it is dead, and can be sent again. The
+-- other webhooks of its tenant get an event.
 with disabled as (
     update webhooks w set disabled_at = now(), disabled_reason = %(reason)s
     where w.tenant = %(tenant)s and w.name = %(name)s and w.disabled_at is null
@@ -208,6 +209,15 @@ dead as (
 noted as (
     insert into audit ({{audit_names}})
     select w.tenant, {{audit_signature}}, 'webhook.disable', w.name, null, null, %(reason)s from disabled w
+),
+alerted as (
+    insert into outbox (tenant, event, data)
+    select w.tenant, 'janitor_alert', jsonb_build_object('duty', 'webhooks', 'webhook', w.name,
+        'reason', 'webhook ' || w.name || ' was disabled: ' || %(reason)s::text)
+    from disabled w
+    where exists (
+        select from webhooks k where k.tenant = w.tenant and k.name <> w.name and k.disabled_at is null
+            and 'janitor_alert' = any(k.events))
 )
 select w.name from disabled w;
 

@@ -34,15 +34,18 @@ where q.job_id = %(job)s and q.state = 'leased' and (%(node)s::text is null or q
 order by q.node, q.item, o.part
 limit %(limit)s;
 
--- name: ended_attempts
--- One page of the attempts that failed or printed something, in the order in which they ended. Of one whose worker was
--- lost, what the worker had saved.
-select a.node, a.item, a.attempt, a.outcome, a.worker, a.started_at, a.finished_at, a.error::text as error,
+-- name: attempt_columns
+-- An attempt that has ended, as people see it. Of one whose worker was lost, what the worker had saved.
+a.node, a.item, a.attempt, a.outcome, a.worker, a.started_at, a.finished_at, a.error::text as error,
     coalesce(a.log, case when a.outcome = 'lost' then (
         select string_agg(o.log, '' order by o.part) from attempt_output o
         where o.job_id = a.job_id and o.node = a.node and o.item = a.item and o.epoch = a.epoch
     ) end) as log,
-    a.extra::text as extra, a.log_times::text as log_times
+    a.extra::text as extra, a.log_times::text as log_times;
+
+-- name: ended_attempts
+-- One page of the attempts that failed or printed something, in the order in which they ended.
+select {{attempt_columns}}
 from attempts a
 where a.job_id = %(job)s and (%(node)s::text is null or a.node = %(node)s)
     and (%(item)s::int is null or a.item = %(item)s)

@@ -13,8 +13,8 @@ from webhooks w where w.tenant = %(tenant)s and coalesce(w.name = %(name)s, true
 order by w.name;
 
 -- name: keep_webhook
--- A new webhook with a secret of its own; or another address and other events of one that is there. The last column says
--- whether it is new.
+-- A new webhook with a secret of its own; or another address and other events of one that is there. Another address has
+-- not failed yet. The last column says whether the webhook is new.
 with b as (
     select o.url, o.events from webhooks o where o.tenant = %(tenant)s and o.name = %(name)s
 ),
@@ -23,6 +23,10 @@ w as (
     values (%(tenant)s, %(name)s, %(url)s, %(events)s::text[], %(secret)s, %(actor)s)
     on conflict (tenant, name) do update set url = excluded.url, events = excluded.events
     returning w.*, (w.xmax = 0) as is_new
+),
+healed as (
+    delete from failing_destinations f using w, b
+    where b.url <> w.url and f.tenant = w.tenant and f.destination = 'webhook:' || w.name
 ),
 noted as (
     insert into audit ({{audit_names}})

@@ -47,12 +47,15 @@ update workers set ended_at = now(), lease_until = now() where worker_id = %(me)
 -- Picks lanes first, then tasks in them by priority, rank and age. Rows below a lane's floor are dead. Lanes behind a
 -- breaker or a limit are read separately, and only for tasks that can begin at once. A handover does not read them,
 -- because it would keep the gates locked until its commit.
-with {{claim_steps}}
+with me as (
+    select w.worker_id from workers w
+    where w.worker_id = %(me)s and w.ended_at is null and w.lease_until > now()
+),
+{{claim_steps}}
 {{claimed_tasks}};
 
 -- name: claim_steps
--- The steps of a claim, up to the leased tasks. A worker over HTTP gives its claim an id: the same one leases nothing
--- more.
+-- The steps of a claim of the worker `me`, if it may claim now, up to the leased tasks.
 served_lane as materialized (
     select l.lane_id, l.handler, case when %(everything)s then 0 else l.floor end as floor,
         l.breaker <> '' or l.limit_key <> '' or exists (
@@ -63,10 +66,7 @@ served_lane as materialized (
     from lanes l
     where l.handler = any(%(handlers)s::text[]) and (%(queues)s::text[] is null or l.queue = any(%(queues)s::text[]))
         and (%(tenant)s::text is null or l.tenant = %(tenant)s)
-        and exists (
-            select 1 from workers w
-            where w.worker_id = %(me)s and w.ended_at is null and w.lease_until > now()
-                and (%(claim_id)s::text is null or w.claim_id is distinct from %(claim_id)s))
+        and exists (select 1 from me)
 ),
 candidate as materialized (
     select c.job_id, c.node, c.item, l.handler, c.priority, c.rank, c.id
