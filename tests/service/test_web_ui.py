@@ -78,6 +78,11 @@ async def test_every_address_of_a_page_opens_the_ui_under_its_strict_policy(serv
         assert "set-cookie" not in page.headers
 
 
+def test_the_service_knows_the_addresses_that_the_ui_has() -> None:
+    app = (Path(__file__).resolve().parents[2] / "ui/src/app.tsx").read_text(encoding="utf-8")
+    assert set(re.findall(r'<Route path="/([a-z-]+)', app)) == set(PAGES)
+
+
 def test_the_policy_allows_no_script_in_a_page_and_no_other_host() -> None:
     rules = dict(rule.strip().split(" ", 1) for rule in POLICY.split(";"))
     assert rules["default-src"] == "'none'"

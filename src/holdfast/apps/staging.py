@@ -101,6 +101,8 @@ class Services:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
 
     def keep(self) -> None:
         """Keep the processes running until Ctrl-C, and stop them then."""

@@ -120,6 +120,7 @@ def test_a_demo_goes_on_where_the_http_service_does_not_start(
     show = Demo(folder, "RWA", 8)
     show.outputs.mkdir(parents=True)
     assert show.services.open_ui() is None
+    show.services.stop()
     assert "There is no web UI: the HTTP service did not start. See " in capsys.readouterr().err
     assert (show.services.alive, show.link_to("1a2b3c4d")) == ([], None)
 
@@ -243,8 +244,14 @@ def _moment(url: str, which: str) -> Any:
         return moment
 
 
-@pytest.mark.parametrize("is_kept", [False, True], ids=["killed", "kept"])
-def test_services_of_a_demo_end_with_it_unless_they_are_kept(is_kept: bool, folder: Path, database_url: str) -> None:
+@pytest.mark.parametrize(
+    ("is_kept", "number"),
+    [(False, signal.SIGKILL), (True, signal.SIGKILL), (True, signal.SIGINT)],
+    ids=["killed", "killed while they are kept", "interrupted while they are kept"],
+)
+def test_services_of_a_demo_end_with_it_however_it_ends(
+    is_kept: bool, number: signal.Signals, folder: Path, database_url: str
+) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", _STARTS_A_SERVICE],
         cwd=folder,
@@ -256,6 +263,7 @@ def test_services_of_a_demo_end_with_it_unless_they_are_kept(is_kept: bool, fold
         },
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as parent:
         assert parent.stdin is not None and parent.stdout is not None
         service = psutil.Process(int(parent.stdout.readline()))
@@ -264,11 +272,10 @@ def test_services_of_a_demo_end_with_it_unless_they_are_kept(is_kept: bool, fold
         if is_kept:
             parent.stdin.write(b"\n")
             parent.stdin.close()
-        else:
-            parent.kill()
-        parent.wait()
-    if is_kept:
-        gone_at = _moment(database_url, "max(now())")
-        wait_until(lambda: _moment(database_url, "max(renewed_at)") > gone_at)
-        service.terminate()
+            assert parent.stderr is not None
+            assert b"Ctrl-C stops it" in parent.stderr.readline() + parent.stderr.readline()
+            kept_at = _moment(database_url, "max(now())")
+            wait_until(lambda: _moment(database_url, "max(renewed_at)") > kept_at)
+        parent.send_signal(number)
+        assert parent.wait() == (0 if number is signal.SIGINT else -number)
     wait_until(lambda: not service.is_running() or service.status() == psutil.STATUS_ZOMBIE)
