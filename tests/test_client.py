@@ -18,6 +18,7 @@ from holdfast.operations.submitting import Submission, new_job
 from holdfast.operations.verbs import Verb, VerbRequest
 from holdfast.store.postgres import PostgresStore
 from holdfast.views.encoding import to_json
+from holdfast.views.history import Retries
 from tests.conftest import eventually
 from tests.running import client_of, registry, running
 from tests.service.serving import serving_http
@@ -533,3 +534,27 @@ async def test_a_tenant_neither_plans_nor_changes_the_jobs_of_another(database_u
         await engine.finished(job.job_id)
     assert await theirs.answer(signal_id, seconds=0.0) is None
     assert await ours.answer(signal_id) == (True, "cancelled", None)
+
+
+async def test_attempts_that_lost_their_worker_are_counted_among_those_that_were_tried_again(database_url: str) -> None:
+    failing = {0, 1}
+
+    def flaky(item: int) -> int:
+        if item in failing:
+            failing.discard(item)
+            raise ConnectionError("not yet")
+        return item
+
+    flow = load_text("""
+workflow_id: w
+nodes:
+  each:
+    type: fan_out
+    source: "{{ [0, 1, 2] }}"
+    task: {handler: flaky, params: {item: "{{ item }}"}, retry: {initial_delay_seconds: 0.01}}
+""")
+    async with running(database_url, registry(flaky=flaky)) as engine:
+        job_id = (await engine.run(flow))["job_id"]
+        assert await engine.client.retries(job_id) == Retries(2, lost=0)
+        await engine.query("update holdfast.attempts set outcome = 'lost' where outcome = 'failed' and item = 0")
+        assert await engine.client.retries(job_id) == Retries(2, lost=1)

@@ -24,6 +24,7 @@ from holdfast.errors import InvalidInput, NeedsDatabase, NotFound, Permanent, Re
 from holdfast.operations.scope import Scope
 from holdfast.remote.client import RemoteClient
 from holdfast.remote.not_yet import NEEDS_A_DATABASE, NOT_YET
+from holdfast.views.history import Retries
 from tests.running import client_of, registry, running
 from tests.service.serving import serving_http
 
@@ -332,7 +333,7 @@ async def test_a_job_and_all_its_parts_can_be_read(database_url: str, face: Face
     assert (attempt.node, attempt.index, attempt.outcome) == ("each", 1, "failed")
     (group,) = await face("failures", job_id, "each")
     assert (group.number, group.items) == (1, (1,))
-    assert (await face("retries", job_id), await face("artifacts", job_id)) == (0, [])
+    assert (await face("retries", job_id), await face("artifacts", job_id)) == (Retries(0, 0), [])
     assert await face("outputs", job_id) == {"each": None}, "it failed"
     why = await face("why", job_id)
     assert (why.reasons[0].cause, why.reasons[0].node) == ("failed", "each")

@@ -26,7 +26,7 @@ CELLS = {
     ("resume", WHOLE): "runs reserve, charge, ship",
     ("resume", PARTIAL): "runs charge, ship",
     ("resume", FAILED): "runs ship",
-    ("retry NODE", WHOLE): "refused: nothing of it would run again",
+    ("retry NODE", WHOLE): "refused: reserve was undone, and charge needs its result",
     ("retry NODE", PARTIAL): "runs charge, ship",
     ("retry NODE", FAILED): "refused: charge is completed",
     ("submit, same inputs", WHOLE): "runs nothing; names resume",

@@ -265,9 +265,11 @@ def new_worker_over_http(
     from holdfast.remote.task_source import LONGEST_LEASE_SECONDS, RemoteTaskSource
 
     switchboard, meters = Switchboard(), Meters({*Code, *registry.codes})
-    source = RemoteTaskSource(url, key, wake=switchboard.tasks.set, wait_seconds=settings.poll_seconds)
     options = _worker_options(None, settings, queues, concurrency)
     lease_seconds = min(options.lease_seconds, LONGEST_LEASE_SECONDS)
+    source = RemoteTaskSource(
+        url, key, wake=switchboard.tasks.set, wait_seconds=settings.poll_seconds, patience_seconds=lease_seconds
+    )
     objects = RemoteObjects(url, key, source.tokens, patience_seconds=lease_seconds)
     options = replace(
         options,

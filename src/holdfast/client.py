@@ -47,7 +47,7 @@ from holdfast.store.records import NewJob, SignalAnswer
 from holdfast.views.data import Checkpoint, DataValue, TaskResult
 from holdfast.views.definitions import JobDefinition
 from holdfast.views.fleet import Fleet
-from holdfast.views.history import Artifact, Attempt, Event, FailedGroup, Task
+from holdfast.views.history import Artifact, Attempt, Event, FailedGroup, Retries, Task
 from holdfast.views.interventions import Acknowledgement
 from holdfast.views.jobs import Job, JobPage, Statistics
 from holdfast.views.overview import Hour, QueueState, Registration, WorkflowSummary
@@ -146,7 +146,7 @@ class _Reads(Bound):
         """The definition and the inputs that a generation of a job follows; None: the present generation."""
         return await reading.job_definition(self._scope, self._store, job_id, generation=generation)
 
-    async def retries(self, job_id: str) -> int:
+    async def retries(self, job_id: str) -> Retries:
         """How many attempts failed or were lost and were followed by another."""
         return await reading.retries(self._scope, self._store, job_id)
 

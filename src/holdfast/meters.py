@@ -117,6 +117,9 @@ METRICS: dict[str, Metric] = {
     "outbox_oldest_seconds": _figure("How old the oldest of them is."),
     "deliveries_waiting": _figure("Notifications that are not sent yet."),
     "deliveries_oldest_seconds": _figure("How long the oldest of them has been tried."),
+    "deliveries_dead": _figure(
+        "Notifications that died within a day: no process tries them before a person sends them again."
+    ),
     "destinations_failing": _figure("Receivers of notifications that fail now."),
     "orchestrators": _figure("Orchestrators that are alive."),
     "workers": _figure("Workers that are alive; for a key of one tenant, those that may run its tasks."),

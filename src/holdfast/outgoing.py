@@ -81,6 +81,33 @@ def checked_http_url(url: str, what: str) -> str:
     return url
 
 
+def warning_of(url: str) -> str | None:
+    """What to say of a URL whose host is known, without a lookup, not to be public; None: that is not known.
+
+    It is no refusal: only the processes that send know what the installation allows, and who gives a URL asks another
+    process.
+    """
+    host = urlsplit(url).hostname or ""
+    if not _is_internal(host):
+        return None
+    return f"{cut(host)} is not a public address: it is called only where HOLDFAST_OUTGOING_ALLOW lists it"
+
+
+def _is_internal(host: str) -> bool:
+    name = _name(host)
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return not is_public(name)
+    except ValueError:
+        pass
+    try:
+        # Other spellings of an IPv4 address: 127.1, 0x7f000001.
+        return not is_public(socket.inet_ntoa(socket.inet_aton(name)))
+    except OSError:
+        return False
+
+
 class Outgoing:
     """Decides where requests may go."""
 

@@ -39,7 +39,8 @@ def migrations_in(package: str) -> list[Migration]:
     """The files `NNNN_name.sql` in the folder `migrations` of a package, in order.
 
     `{{function x}}` in a migration stands for `functions/x.sql`, where people find the function as it is. A function is
-    never changed: its successor gets another name, so that two versions can share a database.
+    never changed: its successor gets another name, so that two versions can share a database. One that no process calls
+    may be replaced, if its file says `create or replace`: a later migration names it again.
     """
     folder = resources.files(package)
 

@@ -35,7 +35,7 @@ from holdfast.sync_client_submissions import SyncSubmissions, SyncWorkflows
 from holdfast.views.data import Checkpoint, DataValue, TaskResult
 from holdfast.views.definitions import JobDefinition
 from holdfast.views.fleet import Fleet
-from holdfast.views.history import Artifact, Attempt, Event, FailedGroup, Task
+from holdfast.views.history import Artifact, Attempt, Event, FailedGroup, Retries, Task
 from holdfast.views.interventions import Acknowledgement
 from holdfast.views.jobs import Job, JobPage, Statistics
 from holdfast.views.overview import Hour, QueueState, Registration, WorkflowSummary
@@ -134,7 +134,7 @@ class _Reads(Face):
         """The definition and the inputs that a generation of a job follows; None: the present generation."""
         return self._loop.run(self._client.job_definition(job_id, generation=generation))
 
-    def retries(self, job_id: str) -> int:
+    def retries(self, job_id: str) -> Retries:
         """How many attempts failed or were lost and were followed by another."""
         return self._loop.run(self._client.retries(job_id))
 

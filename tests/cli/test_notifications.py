@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -36,6 +37,19 @@ def test_a_secret_is_all_that_adding_a_webhook_prints_on_stdout(database: Comman
     assert "portal" in shown and "job_failed" in shown and "works" in shown and "whsec" not in shown
     assert database("webhooks", "remove", "portal").code == 0
     assert database("webhooks", "remove", "portal").code == 5
+
+
+def test_an_address_that_is_not_public_is_warned_of_where_it_is_given(database: Command, tmp_path: Path) -> None:
+    made = database("webhooks", "add", "portal", "http://10.0.0.7/hooks")
+    assert made.code == 0 and made.out.startswith("whsec_") and len(made.out.split()) == 1
+    where = "it is called only where HOLDFAST_OUTGOING_ALLOW lists it, in the settings of the processes that send"
+    assert f"warning: 10.0.0.7 is not a public address: {where}." in " ".join(made.err.split())
+    assert "holdfast notify test --webhook portal" in made.err
+    (tmp_path / "flow.yaml").write_text("workflow_id: w\nnodes: {a: {handler: echo}}\n")
+    sent = database("submit", str(tmp_path / "flow.yaml"), "--callback-url", "http://localhost:9/done")
+    assert sent.code == 0
+    assert f"warning: localhost is not a public address: {where}." in " ".join(sent.err.split())
+    assert "warning" not in database("webhooks", "add", "portal", "https://portal.example/hooks").err
 
 
 def test_a_webhook_that_fails_or_is_disabled_says_for_how_long(database: Command, database_url: str) -> None:

@@ -215,7 +215,7 @@ GROUPS: dict[str, Sequence[str]] = {
         "register flow.yaml",
         "schedules",
         "schedules add night flow --cron 0-0-1-1-* --input name=Ann",
-        "schedules add often flow --every 12h --overlap queue --catch-up all --time-zone Africa/Kigali",
+        "schedules add often flow --every 12h --overlap queue --catch-up all",
         "schedules add often flow --every 6h --replace",
         "schedules add often flow --every 6h",
         "schedules add odd missing --every 6h",

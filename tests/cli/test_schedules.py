@@ -91,6 +91,7 @@ def test_a_trigger_that_overlaps_is_refused_with_what_helps(known: Command) -> N
         ("add s flow --cron '0 2 * *'", 2, "is not a cron expression"),
         ("add s flow --every soon", 2, "is not a duration"),
         ("add s flow --every 1h --time-zone Mars/Base", 2, "There is no time zone"),
+        ("add s flow --every 1h --time-zone Africa/Kigali", 2, "An interval has no time zone"),
         ("add s flow --every 1h --cron '0 0 * * *'", 2, "one of the two"),
         ("add s nothing --every 1h", 5, "no workflow 'nothing'"),
         ("add s flow --every 1h --input nmae=1", 2, "nmae"),

@@ -214,7 +214,8 @@ def test_a_retry_of_an_undone_node_waits_for_what_comes_before_it() -> None:
     job.recover("undo")
     run(job)
     refusal = job.plan("retry", "ship")
-    assert isinstance(refusal, Refusal) and refusal.reason == "nothing of it would run again"
+    assert isinstance(refusal, Refusal) and refusal.reason == "charge was undone, and ship needs its result"
+    assert (refusal.remedy.verb, refusal.remedy.job) == ("resume", job.state.job_id)
     assert job.recover("retry", "reserve").applied
     assert run(job) == ["reserve", "price", "charge", "ship"]
     assert job.state.status == "completed"

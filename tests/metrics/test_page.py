@@ -236,18 +236,30 @@ async def test_events_for_receivers_wait_until_they_are_handed_on_and_sent(datab
             " from unnest('{waiting, sent, dead}'::text[]) with ordinality as o (s, n) returning 1"
         )
         await engine.query(
+            "insert into holdfast.deliveries"
+            " (outbox_id, tenant, kind, receiver, destination, status, ended_at, head_id)"
+            " select 9 + n, 'one', 'email', 'email:a', 'email', 'dead', now() - n * interval '1 minute', h"
+            " from (values (1, null), (2, gen_random_uuid()), (1500, null)) as o (n, h) returning 1"
+        )
+        await engine.query(
+            "update holdfast.deliveries set ended_at = now() where status = 'dead' and ended_at is null returning 1"
+        )
+        await engine.query(
             "insert into holdfast.failing_destinations (tenant, destination) values ('one', 'w') returning 1"
         )
         figures = await figures_of(engine.store, "one")
         assert figures == figures | {
             ("outbox_waiting",): 1,
             ("deliveries_waiting",): 1,
+            # One is older, and one is a part of a mail.
+            ("deliveries_dead",): 2,
             ("destinations_failing",): 1,
         }
         assert 90 <= figures[("outbox_oldest_seconds",)] < 3600
         assert 5 <= figures[("deliveries_oldest_seconds",)] < 3600
         others = await figures_of(engine.store, "other")
         assert others[("outbox_waiting",)] == others[("deliveries_waiting",)] == others[("destinations_failing",)] == 0
+        assert others[("deliveries_dead",)] == 0
 
 
 async def test_a_hundred_queues_are_named_and_the_rest_is_added_up(database_url: str) -> None:

@@ -104,6 +104,37 @@ async def test_what_is_no_webhook_is_refused(client: Client, name: str, url: str
     assert await client.webhooks() == []
 
 
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("http://127.0.0.1:8080/hooks", "127.0.0.1"),
+        ("https://10.1.2.3/", "10.1.2.3"),
+        ("https://169.254.169.254/latest", "169.254.169.254"),
+        ("http://[::1]/", "::1"),
+        ("http://[::ffff:10.0.0.1]/", "::ffff:10.0.0.1"),
+        ("http://localhost:9/", "localhost"),
+        ("http://a.LOCALHOST./", "a.localhost."),
+        ("http://127.1/", "127.1"),
+        ("http://2130706433/", "2130706433"),
+        ("https://portal.example/hooks", None),
+        ("https://93.184.215.14/", None),
+        ("https://[2606:2800:21f:cb07:6820:80da:af6b:8b2c]/", None),
+    ],
+)
+async def test_an_address_that_is_known_not_to_be_public_is_kept_with_a_warning(
+    client: Client, url: str, host: str | None
+) -> None:
+    """It is no refusal: what may be called is known to the processes that send, and these are others."""
+    for _ in range(2):
+        warning = (await client.keep_webhook("portal", url)).warning
+        if host is None:
+            assert warning is None
+        else:
+            where = "it is called only where HOLDFAST_OUTGOING_ALLOW lists it"
+            assert warning == f"{host} is not a public address: {where}"
+    assert len(await client.webhooks()) == 1
+
+
 async def test_a_new_secret_signs_beside_the_former_one(client: Client, stage: Stage, receiver: Receiver) -> None:
     first = (await client.keep_webhook("hook", receiver.url, events=["failed"])).secret
     second = await client.rotate_webhook("hook")

@@ -472,6 +472,36 @@ async def test_a_process_that_comes_too_late_changes_nothing_of_what_another_one
     assert await stage.deliveries() == [("sent", 2, None)]
 
 
+async def test_a_try_that_comes_too_late_changes_nothing_of_a_later_try_of_its_own_process(
+    stage: Stage, receiver: Receiver
+) -> None:
+    await stage.webhook(receiver.url)
+    await stage.note()
+    notify, me = stage.store.notify(), str(uuid.uuid4())
+    _, (first,) = await notify.claim(me, ["webhook"], 16, at_once=4, lease_seconds=60, mail_seconds=900)
+    await stage.pass_time(61)
+    _, (second,) = await notify.claim(me, ["webhook"], 16, at_once=4, lease_seconds=60, mail_seconds=900)
+    assert await notify.mark(first, me, Mark("dead", error="too late")) is None
+    assert await stage.deliveries("status, tries, error, holder::text") == [("waiting", 2, None, me)]
+    assert await notify.mark(second, me, Mark("sent", answer=200)) == 0
+
+
+async def test_a_try_that_comes_too_late_changes_nothing_of_a_delivery_that_a_person_sends_again(
+    stage: Stage, receiver: Receiver
+) -> None:
+    """Its tries are counted from the beginning again: only the holder tells them apart."""
+    await stage.webhook(receiver.url)
+    await stage.note()
+    notify = stage.store.notify()
+    late, other = str(uuid.uuid4()), str(uuid.uuid4())
+    _, (first,) = await notify.claim(late, ["webhook"], 16, at_once=4, lease_seconds=60, mail_seconds=900)
+    await stage.sql("update deliveries set status = 'waiting', tries = 0, next_at = now(), holder = null")
+    _, (second,) = await notify.claim(other, ["webhook"], 16, at_once=4, lease_seconds=60, mail_seconds=900)
+    assert (first.tries, second.tries) == (1, 1)
+    assert await notify.mark(first, late, Mark("dead", error="too late")) is None
+    assert await stage.deliveries("status, tries, error, holder::text") == [("waiting", 1, None, other)]
+
+
 async def test_what_ended_long_ago_is_deleted_with_its_events(stage: Stage, receiver: Receiver) -> None:
     await stage.webhook(receiver.url)
     await stage.note()

@@ -9,7 +9,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -31,6 +31,7 @@ from holdfast.errors import (
 from holdfast.operations.verbs import VerbResult
 from holdfast.remote import following
 from holdfast.remote.connection import MOST_TRIES, Connection
+from holdfast.remote.task_source import RemoteTaskSource
 from holdfast.service_address import checked_key, checked_url
 from holdfast.views.identities import Session
 from holdfast.views.problems import ServiceMistake
@@ -125,6 +126,39 @@ async def test_a_service_that_stays_busy_is_given_up_with_its_own_words() -> Non
         with pytest.raises(Unreachable, match="The database restarts"):
             await connection.send("GET", "/x", is_repeatable=True)
         assert len(script.requests) == MOST_TRIES
+
+
+READS: list[Callable[[RemoteTaskSource], Awaitable[object]]] = [
+    lambda source: source.results_page("job", "each", -2, 100, 100),
+    lambda source: source.breaker("default", "maps"),
+]
+
+
+@pytest.mark.parametrize("read", READS)
+async def test_what_a_running_attempt_reads_is_asked_for_until_the_service_is_back(
+    read: Callable[[RemoteTaskSource], Awaitable[object]],
+) -> None:
+    async with scripted(*[BUSY] * MOST_TRIES, problem(NotFound("gone"))) as (script, _):
+        source = RemoteTaskSource(script.url, KEY, patience_seconds=60.0)
+        try:
+            assert await read(source) is None, "that is the answer"
+        finally:
+            await source.close()
+        assert len(script.requests) == MOST_TRIES + 1
+
+
+@pytest.mark.parametrize("read", READS)
+async def test_what_a_running_attempt_reads_is_given_up_when_its_lease_would_be_over(
+    read: Callable[[RemoteTaskSource], Awaitable[object]],
+) -> None:
+    async with scripted(*[BUSY] * 9) as (script, _):
+        source = RemoteTaskSource(script.url, KEY, patience_seconds=0.05)
+        try:
+            with pytest.raises(Unreachable, match="The database restarts"):
+                await read(source)
+        finally:
+            await source.close()
+        assert len(script.requests) == 1
 
 
 async def test_a_connection_is_kept_for_the_next_request() -> None:

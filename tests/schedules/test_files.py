@@ -153,6 +153,7 @@ async def test_a_definition_that_comes_from_the_database_leaves_the_schedule_as_
         ("{}", "schedule", "one of the two"),
         ("{every_seconds: 0}", "schedule.every_seconds", "1"),
         ("{every_seconds: 60, time_zone: Mars/Base}", "schedule.time_zone", "no time zone"),
+        ("{every_seconds: 60, time_zone: Africa/Kigali}", "schedule.time_zone", "An interval has no time zone"),
         ("{every_seconds: 60, overlap: both}", "schedule.overlap", "skip"),
         ("{every_seconds: 60, catchup: all}", "schedule.catchup", "catchup"),
         ("{every_seconds: 60, inputs: {region: 7}}", "schedule.inputs", "region"),

@@ -143,6 +143,10 @@ async def test_a_paused_schedule_is_not_triggered_while_its_job_runs(client: Cli
         (lambda c: c.add_schedule("s", "w"), "one of the two"),
         (lambda c: c.add_schedule("s", "w", cron=FAR, every_seconds=60), "one of the two"),
         (lambda c: c.add_schedule("s", "w", cron=FAR, time_zone="Mars/Base"), "no time zone"),
+        (
+            lambda c: c.add_schedule("s", "w", every_seconds=60, time_zone="Africa/Kigali"),
+            "An interval has no time zone: it counts seconds, and Africa/Kigali would change nothing",
+        ),
         (lambda c: c.add_schedule("s", "w", every_seconds=0), "is not possible"),
         (lambda c: c.add_schedule("s", "w", cron=FAR, overlap="both"), "'both' is no overlap"),
         (lambda c: c.add_schedule("s", "w", cron=FAR, catch_up="some"), "'some' is no catch-up"),

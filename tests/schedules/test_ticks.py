@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
 from holdfast.define.load import load_text
 from holdfast.operations.schedules import prepare
 from holdfast.schedules.deciding import decide_trigger
+from holdfast.schedules.service import LOOK_SECONDS, MOST_AT_ONCE
+from holdfast.store.schedule_rows import ScheduleRow
+from holdfast.store.schedules import PostgresSchedules
 from tests.conftest import eventually
 from tests.running import running
 from tests.schedules.stage import FAR, FLOW, Stage
@@ -229,6 +233,54 @@ async def test_one_schedule_that_cannot_tick_stops_no_other(
     await stage.engine.query("update holdfast.schedules set time_zone = 'Africa/Kigali' where name = 'a'")
     await stage.one.run_once()
     assert len(await stage.jobs("a")) == 1
+
+
+async def test_as_many_schedules_that_cannot_tick_as_one_look_moves_keep_no_other_from_ticking(stage: Stage) -> None:
+    await stage.add("bad0", time_zone="Africa/Kigali")
+    await stage.engine.query(
+        "insert into holdfast.schedules select (jsonb_populate_record(s, jsonb_build_object("
+        "'name', 'bad' || n, 'schedule_id', gen_random_uuid()))).*"
+        " from holdfast.schedules s, generate_series(1, %s) n",
+        MOST_AT_ONCE - 1,
+    )
+    await stage.engine.query(
+        "update holdfast.schedules set time_zone = 'Mars/Base', next_at = now() - interval '1 minute'"
+    )
+    await stage.add("good")
+    await stage.pass_time("1 second", "good")
+    await stage.engine.query("cluster holdfast.schedules using schedules_pkey")
+    # It is the last one in the table. Each look picks all but one of them.
+    for _ in range(20):
+        await stage.one.run_once()
+        if await stage.jobs("good"):
+            break
+    assert len(await stage.jobs("good")) == 1
+
+
+async def test_a_schedule_that_cannot_tick_is_tried_once_a_second(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stage.add(time_zone="Africa/Kigali")
+    await stage.pass_time("1 second")
+    await stage.engine.query("update holdfast.schedules set time_zone = 'Mars/Base'")
+    looks: list[float] = []
+    due = PostgresSchedules.due
+
+    async def noted(self: PostgresSchedules, limit: int) -> list[ScheduleRow]:
+        looks.append(time.monotonic())
+        return await due(self, limit)
+
+    monkeypatch.setattr(PostgresSchedules, "due", noted)
+    stop = asyncio.Event()
+    serving = asyncio.create_task(stage.one.run(stop))
+
+    async def has_looked() -> bool:
+        return len(looks) >= 3
+
+    await eventually(has_looked)
+    stop.set()
+    await serving
+    assert looks[2] - looks[0] > 1.5 * LOOK_SECONDS
 
 
 async def test_a_paused_schedule_does_not_tick_and_catches_nothing_up(stage: Stage) -> None:

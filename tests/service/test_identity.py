@@ -67,12 +67,38 @@ async def test_of_two_who_revoke_a_key_at_once_one_does(service: Service) -> Non
     assert sorted(one.status_code for one in answers) == [200, 409, 409, 409, 409]
 
 
-async def test_a_key_that_has_expired_is_refused(service: Service) -> None:
+async def test_a_key_that_has_expired_is_refused(service: Service, database_url: str) -> None:
     soon = datetime.now(UTC) + timedelta(days=1)
     made = await service.admin.add_key("a", roles=["viewer"], tenant="t", expires_at=soon)
     assert (await service.with_key(made.key).get(f"{API}/jobs")).status_code == 200
-    past = await service.admin.add_key("b", roles=["viewer"], tenant="t", expires_at=datetime.now(UTC))
-    assert (await service.with_key(past.key).get(f"{API}/jobs")).status_code == 401
+    # A process that knows a key may accept it for some seconds more.
+    other = await service.admin.add_key("b", roles=["viewer"], tenant="t", expires_at=soon)
+    expire_keys(database_url)
+    assert (await service.with_key(other.key).get(f"{API}/jobs")).status_code == 401
+
+
+def expire_keys(database_url: str) -> None:
+    with psycopg.connect(database_url) as connection:
+        connection.execute("update holdfast.api_keys set expires_at = now()")
+
+
+async def test_a_key_that_would_have_expired_already_is_refused(service: Service) -> None:
+    admin = await service.as_role("admin")
+    before = (await admin.get(f"{API}/keys")).json()["items"]
+    for moment in (datetime.now(UTC) - timedelta(seconds=1), datetime(1999, 1, 1, tzinfo=UTC)):
+        body = {"name": "ci", "roles": ["viewer"], "expires_at": moment.isoformat()}
+        refused = await admin.post(f"{API}/keys", json=body)
+        assert (refused.status_code, refused.json()["code"]) == (422, "INVALID_INPUT")
+        assert "which is in the past" in refused.json()["detail"]
+    assert (await admin.get(f"{API}/keys")).json()["items"] == before
+
+
+async def test_what_only_begins_like_a_key_revokes_none(service: Service) -> None:
+    admin, key = await service.as_role("admin"), await service.key("viewer")
+    for wrong in (f"{key[:11]}garbage", key[:10], f"{key[:-1]}{'a' if key[-1] != 'a' else 'b'}", f"x{key[:11]}"):
+        assert (await admin.delete(f"{API}/keys/{wrong}")).status_code == 404, wrong
+    assert (await service.with_key(key).get(f"{API}/jobs")).status_code == 200
+    assert (await admin.delete(f"{API}/keys/{key}")).status_code == 200
 
 
 @pytest.mark.parametrize("cut", [slice(0, -1), slice(1, None), slice(3, None)])
@@ -109,7 +135,8 @@ async def test_only_the_use_of_the_whole_key_is_noted_once_a_minute(service: Ser
 
 
 async def test_a_key_that_is_over_is_not_marked_as_used(service: Service, database_url: str) -> None:
-    key = (await service.admin.add_key("a", roles=["viewer"], tenant="t", expires_at=datetime.now(UTC))).key
+    key = (await service.admin.add_key("a", roles=["viewer"], tenant="t")).key
+    expire_keys(database_url)
     assert not await service.admin.knows_key(key)
     with psycopg.connect(database_url) as connection:
         assert connection.execute("select last_used_at from holdfast.api_keys").fetchone() == (None,)

@@ -107,6 +107,19 @@ async def test_a_bad_mark_is_refused_and_nothing_is_stored(service: Service, mar
     assert (await client.get(f"{API}/jobs")).json()["items"] == []
 
 
+async def test_the_hint_warns_of_a_callback_to_an_address_that_is_known_not_to_be_public(service: Service) -> None:
+    client = await service.as_role("submitter")
+    for host, where in (("10.0.0.7", "10.0.0.7 is not a public address"), ("portal.example", None)):
+        body = {"definition": ECHO, "key": host, "callback_url": f"https://{host}/done"}
+        made = await client.post(f"{API}/jobs", json=body)
+        follow = f"Follow it with: holdfast watch {made.json()['job_id']}"
+        allowed = "it is called only where HOLDFAST_OUTGOING_ALLOW lists it"
+        warned = f"{follow}. Its callback: {where}: {allowed}" if where is not None else follow
+        assert (made.status_code, made.json()["hint"]) == (201, warned)
+        again = await client.post(f"{API}/jobs", json=body)
+        assert again.json()["hint"] == follow, "the first submission was warned"
+
+
 async def test_an_empty_key_is_refused_wherever_it_stands(service: Service, database_url: str) -> None:
     """All submissions that forget their key would be one job."""
     client = await service.as_role("submitter")

@@ -20,7 +20,7 @@ from holdfast.cli.words import age, clock, coming, counted, cut, day_and_clock, 
 from holdfast.define.definition import UNREADABLE_REMEDY
 from holdfast.views.definitions import Corrected
 from holdfast.views.held import Held
-from holdfast.views.history import Attempt, FailedGroup, Failure
+from holdfast.views.history import Attempt, FailedGroup, Failure, Retries
 from holdfast.views.interventions import Acknowledgement, ByHand
 from holdfast.views.jobs import Counts, Job, JobSummary, Owner
 from holdfast.views.outcome import Deliverable
@@ -89,7 +89,7 @@ def held_text(held: Held) -> str:
 def job_card(
     job: Job,
     *,
-    retries: int,
+    retries: Retries,
     failed: Mapping[str, Sequence[FailedGroup]],
     command: Command,
     revive: str | None,
@@ -166,15 +166,24 @@ def delivered_text(deliverable: Deliverable) -> str:
     return f"{deliverable.count:,}{at}"
 
 
-def task_summary(counts: Counts, retries: int) -> str:
+def task_summary(counts: Counts, retries: Retries) -> str:
     """`303 done, 2 failed, 4 running; 47 attempts failed and were tried again`"""
     words = {"completed": "done", "failed": "failed", "skipped": "skipped", "cancelled": "cancelled"}
     words |= {"running": "running", "queued": "queued"}
     numbers = {word: getattr(counts, key) for key, word in words.items()}
     text = ", ".join(f"{number:,} {word}" for word, number in numbers.items() if number or word == "done")
-    if retries:
-        text += f"; {counted(retries, 'attempt')} failed and {'was' if retries == 1 else 'were'} tried again"
-    return text
+    return text + (f"; {_tried_again(retries)}" if retries.retries else "")
+
+
+def _tried_again(retries: Retries) -> str:
+    failed, lost = retries.retries - retries.lost, retries.lost
+    were = "was" if retries.retries == 1 else "were"
+    without = "lost its worker" if lost == 1 else "lost their worker"
+    if not lost:
+        return f"{counted(failed, 'attempt')} failed and {were} tried again"
+    if not failed:
+        return f"{counted(lost, 'attempt')} {without} and {were} tried again"
+    return f"{counted(failed, 'attempt')} failed and {lost:,} {without}; they were tried again"
 
 
 def owner_text(owner: Owner | None) -> str:

@@ -23,6 +23,7 @@ from holdfast.errors import ExitCode, InvalidInput, NotFound
 from holdfast.operations.labels import check_labels
 from holdfast.operations.marks import Marks, check_marks
 from holdfast.operations.submitting import Submission, check_key
+from holdfast.outgoing import warning_of
 from holdfast.settings import Settings
 from holdfast.views.encoding import to_json
 
@@ -64,7 +65,7 @@ def submit_job(
     _check_flags(workflow, like, resume=resume, force=force)
     # Refused before a database is started for it.
     named = check_labels(parse_labels(labels))
-    marks = check_marks(correlation_id, _parse_external_ids(external_ids), callback_url, _parse_notify(notify))
+    marks = _check_marks(correlation_id, external_ids, callback_url, notify)
     definition = load_definition(Path(workflow)) if workflow is not None and is_file_name(workflow) else None
     is_whole = like is None
     inputs = read_inputs(definition, assignments, inputs_file, is_whole=is_whole) if definition is not None else None
@@ -129,6 +130,16 @@ def _check_flags(workflow: str | None, like: str | None, *, resume: bool, force:
         raise InvalidInput(
             "submit needs a workflow.", remedy="Name a file or a known workflow, or a job to take both from: --like JOB"
         )
+
+
+def _check_marks(
+    correlation_id: str | None, external_ids: Sequence[str], callback_url: str | None, notify: Sequence[str]
+) -> Marks:
+    marks = check_marks(correlation_id, _parse_external_ids(external_ids), callback_url, _parse_notify(notify))
+    warning = warning_of(callback_url) if callback_url is not None else None
+    if warning is not None:
+        say(f"warning: {warning}, in the settings of the processes that send.")
+    return marks
 
 
 def _parse_external_ids(texts: Sequence[str]) -> dict[str, str]:

@@ -55,10 +55,10 @@ def _state(one: Webhook) -> str:
 def add_webhook(name: str | None, url: str | None, events: Sequence[str], *, as_json: bool, target: Target) -> int:
     if name is None or url is None:
         raise InvalidInput("`webhooks add` needs a name and a URL.", remedy=f"Write it like: {target.command(EXAMPLE)}")
-    return drive(_add(begin(target), name, url, events, as_json=as_json))
+    return drive(_add(begin(target), name, url, events, as_json=as_json, target=target))
 
 
-async def _add(settings: Settings, name: str, url: str, events: Sequence[str], *, as_json: bool) -> int:
+async def _add(settings: Settings, name: str, url: str, events: Sequence[str], *, as_json: bool, target: Target) -> int:
     async with open_client(settings) as client:
         kept = await client.keep_webhook(name, url, events=events)
     if as_json:
@@ -69,6 +69,9 @@ async def _add(settings: Settings, name: str, url: str, events: Sequence[str], *
         say(f"This is the secret of webhook {name}, with which the receiver checks signatures. It is shown only now.")
     else:
         answer(f"Webhook {name} is changed; its secret stays.")
+    if kept.warning is not None:
+        say(f"warning: {kept.warning}, in the settings of the processes that send.")
+        say(f"  → Try it: {target.command(f'notify test --webhook {name}')}")
     return ExitCode.DONE
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.core.correcting import Corrected
-from holdfast.core.foreseeing import Foresight
+from holdfast.core.foreseeing import Fate, Foresight
 from holdfast.core.kinds import kind_of
 from holdfast.core.outcome import counts, job_status
 from holdfast.core.plans import (
@@ -38,7 +38,7 @@ from holdfast.core.states import (
     Status,
 )
 from holdfast.core.steps import step_of
-from holdfast.core.undo_plans import acceptance_plan, is_accepted, undo_plan
+from holdfast.core.undo_plans import acceptance_plan, is_accepted, undo_plan, was_undone
 from holdfast.define.node import Importance, Rerun, Safe
 from holdfast.errors import Code
 from holdfast.remedies import Remedy
@@ -87,9 +87,18 @@ def make_plan(
     is_given_up = state.undo is not None
     decides_again = request.verb is Verb.RESUME and (corrected is not None or is_given_up or _lacks_result(state))
     if not changed and not decides_again:
-        remedy = Remedy("Name other tasks, or see what there is", "status", state.job_id)
-        return Refusal("nothing of it would run again", remedy)
+        return _nothing_to_run(state, request, ahead)
     return Plan(request.verb, tuple(steps), evaluates_result=not changed, refusal=refusal)
+
+
+def _nothing_to_run(state: JobState, request: Request, ahead: Foresight) -> Refusal:
+    if request.node is not None:
+        fate, missing = ahead.fate_of(request.node)
+        if fate is Fate.IS_CANCELLED and missing is not None and was_undone(state.nodes[missing]):
+            again = Remedy("Run again what was undone, and what follows it", "resume", state.job_id)
+            return Refusal(f"{missing} was undone, and {request.node} needs its result", again)
+    remedy = Remedy("Name other tasks, or see what there is", "status", state.job_id)
+    return Refusal("nothing of it would run again", remedy)
 
 
 def _gone_steps(state: JobState, corrected: Corrected) -> list[Step]:

@@ -143,6 +143,11 @@ def _undone_before(state: JobState, node: NodeState) -> int:
     return earlier + (node.undo.undone if node.undo is not None else 0)
 
 
+def was_undone(node: NodeState) -> bool:
+    """Whether an undo has taken back some of what it had completed, and it has not run since."""
+    return node.undo is not None and node.undo.undone > 0
+
+
 def undone_before(state: JobState, names: Iterable[str]) -> dict[str, int]:
     """How many tasks of each node are undone when another undo of these nodes begins."""
     earlier = dict(state.undo.before) if state.undo is not None else {}

@@ -78,7 +78,8 @@ def _wrong_key(document: ScheduleDocument) -> str:
         check_time_zone(document.time_zone)
     except InvalidInput:
         return "time_zone"
-    return "cron"
+    has_interval_alone = document.cron is None and document.every_seconds is not None
+    return "time_zone" if has_interval_alone else "cron"
 
 
 def _text(text: str | None) -> str:

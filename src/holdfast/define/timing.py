@@ -91,6 +91,11 @@ def check_timing(cron: str | None, every_seconds: int | None, time_zone: str) ->
     check_time_zone(time_zone)
     if cron is None:
         assert every_seconds is not None
+        if time_zone != "UTC":
+            raise InvalidInput(
+                f"An interval has no time zone: it counts seconds, and {time_zone} would change nothing.",
+                remedy="Leave the time zone out, or give the times as a cron expression.",
+            )
         return Timing(every_seconds=check_interval(every_seconds))
     timing = Timing(cron=check_cron(cron), time_zone=time_zone)
     if timing.after(_BEGIN, _BEGIN) is None:

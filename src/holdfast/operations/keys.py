@@ -25,6 +25,7 @@ from holdfast.views.identities import Key, NewKey, key_view
 _ALPHABET = string.digits + string.ascii_letters
 PREFIX_LENGTH, _SECRET_LENGTH = 8, 43
 _SHAPE = re.compile(rf"hf_([0-9A-Za-z]{{{PREFIX_LENGTH}}})[0-9A-Za-z]{{{_SECRET_LENGTH}}}", re.ASCII)
+_PREFIX = re.compile(rf"(?:hf_)?([0-9A-Za-z]{{{PREFIX_LENGTH}}})", re.ASCII)
 _TENANT = re.compile(r"[^\x00-\x1f\x7f]{1,100}")
 
 
@@ -49,6 +50,11 @@ async def add_key(
             "A key for every tenant administers the installation: its role is admin.",
             remedy="Name the tenant that the key is for.",
         )
+    if expires_at is not None and expires_at.timestamp() <= await store.reads().now():
+        raise InvalidInput(
+            f"The key was not made: it would expire at {expires_at:%Y-%m-%d %H:%M:%S %Z}, which is in the past.",
+            remedy="Give a time in the future, or none.",
+        )
     prefix, secret = _random(PREFIX_LENGTH), _random_secret()
     key = f"hf_{prefix}{secret}"
     row = await store.identities(scope.origin).add_key(
@@ -66,9 +72,15 @@ async def keys(scope: Scope, store: OperationsStore) -> list[Key]:
 async def revoke_key(scope: Scope, store: OperationsStore, prefix: str) -> Key:
     """End a key. Processes that know it forget it within five seconds."""
     tenant = None if scope.tenant == EVERY_TENANT else scope.tenant
-    wanted = prefix.removeprefix("hf_")[:PREFIX_LENGTH]
+    shape = _PREFIX.fullmatch(prefix) or _SHAPE.fullmatch(prefix)
+    if shape is None:
+        raise NotFound(
+            "There is no such key: what names one is hf_ and eight characters, or the key itself.",
+            remedy="List the keys with: holdfast keys",
+        )
+    wanted = shape[1]
     found = next((row for row in await store.identities().keys(tenant) if row.prefix == wanted), None)
-    if found is None:
+    if found is None or (is_key(prefix) and not hmac.compare_digest(found.secret_hash, _hash(prefix))):
         raise NotFound(f"There is no key hf_{wanted}.", remedy="List the keys with: holdfast keys")
     revoked = await store.identities(scope.origin).revoke_key(wanted, scope.actor)
     if revoked is None:

@@ -17,7 +17,7 @@ from holdfast.operations.notify_ports import NotificationStore
 from holdfast.operations.ports import OperationsStore
 from holdfast.operations.reading import checked_limit
 from holdfast.operations.scope import Scope
-from holdfast.outgoing import checked_http_url
+from holdfast.outgoing import checked_http_url, warning_of
 from holdfast.remedies import Remedy
 from holdfast.store.notify_rows import DeliveryFilter, DeliveryRow
 from holdfast.views.notify import (
@@ -66,7 +66,7 @@ async def keep_webhook(
         raise Refused(f"Tenant {scope.tenant} has {MOST_WEBHOOKS} webhooks, which is the most that one may have.")
     secret = new_secret()
     row, is_new = await kept.keep_webhook(name, url, wanted, secret, scope.actor)
-    return KeptWebhook(webhook_view(row), is_new, secret if is_new else None)
+    return KeptWebhook(webhook_view(row), is_new, secret if is_new else None, warning_of(url))
 
 
 def _event(text: str) -> str:

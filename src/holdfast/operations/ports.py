@@ -143,8 +143,8 @@ class ReadStore(DataStore, Protocol):
         """Attempts that failed or printed something, oldest first."""
         ...
 
-    async def retries(self, job_id: str) -> int:
-        """How many attempts failed or were lost and were followed by another."""
+    async def retries(self, job_id: str) -> tuple[int, int]:
+        """How many attempts failed or were lost and were followed by another, and how many of these were lost."""
         ...
 
     async def outputs(self, job_id: str, nodes: Iterable[str] | None = None) -> dict[str, Any]:

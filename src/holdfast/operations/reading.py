@@ -26,6 +26,7 @@ from holdfast.views.history import (
     Attempt,
     Event,
     FailedGroup,
+    Retries,
     Task,
     attempt_view,
     event_view,
@@ -188,13 +189,13 @@ def _readable(stored: bytes) -> Definition | Refused:
         return problem
 
 
-async def retries(scope: Scope, store: OperationsStore, job_id: str) -> int:
+async def retries(scope: Scope, store: OperationsStore, job_id: str) -> Retries:
     """How many attempts failed or were lost and were followed by another."""
     reader = store.reads(scope.tenant)
-    number = await reader.retries(job_id)
+    number, lost = await reader.retries(job_id)
     if not number:
         await check_node(reader, job_id, None)
-    return number
+    return Retries(number, lost)
 
 
 async def events(

@@ -35,6 +35,7 @@ from holdfast.operations.ports import OperationsStore, ReadStore
 from holdfast.operations.scope import Scope
 from holdfast.operations.tenants import refusals
 from holdfast.operations.verbs import ANSWER_SECONDS, Verb, VerbRequest, answer, plan, send
+from holdfast.outgoing import warning_of
 from holdfast.remedies import Remedy
 from holdfast.store.payloads import LIMIT_BYTES
 from holdfast.store.read_rows import Stages
@@ -72,6 +73,8 @@ class Submission:
     """What would continue a job that failed, if anything does."""
     misses_only_tolerated: bool = field(default=False, metadata=HIDDEN)
     """Whether it should resume a job that lacks nothing but tolerated items, with completed work behind them."""
+    warning: str | None = field(default=None, metadata=HIDDEN)
+    """What keeps the callback of a new job from its address, as far as that is known. The hint says it."""
     submitted: NewJob | None = field(default=None, repr=False, metadata=LOCAL)
 
     @property
@@ -90,7 +93,8 @@ class Submission:
             return f"It ended {self.status}. Continue it with: holdfast {self.advice.words(self.job_id)}"
         if self.answer == "previously_failed":
             return f"It ended {self.status}. See how it ended with: holdfast status {self.job_id}"
-        return f"Follow it with: holdfast watch {self.job_id}"
+        beware = f". Its callback: {self.warning}" if self.warning is not None else ""
+        return f"Follow it with: holdfast watch {self.job_id}{beware}"
 
 
 def new_job(
@@ -426,6 +430,7 @@ def _submission(job: NewJob, answer: SubmitAnswer, changes: tuple[str, ...] = ()
         result=answer.result,
         definition_changed=bool(changes),
         changes=changes,
+        warning=warning_of(job.callback_url) if answer.created and job.callback_url is not None else None,
     )
 
 

@@ -24,7 +24,9 @@ from holdfast.worker.context import LeaseLost
 class RemoteAttempts:
     """The part of a source of tasks that serves running attempts, and `worker.ports.OutputStore`."""
 
-    def __init__(self, url: str, key: str | None) -> None:
+    def __init__(self, url: str, key: str | None, patience_seconds: float) -> None:
+        """`patience_seconds` is how long what an attempt reads is asked for again, while the service is away."""
+        self._patience_seconds = patience_seconds
         self.tokens = Tokens()
         self._connection = WorkConnection(url, key)
         self._worker_id = 0
@@ -66,7 +68,7 @@ class RemoteAttempts:
         while True:
             lease = find()
             try:
-                return await self._connection.get(path, lease or "-", **query)
+                return await self._connection.get(path, lease or "-", patience_seconds=self._patience_seconds, **query)
             except LeaseEnded:
                 if lease is None:
                     raise

@@ -7,6 +7,7 @@ because it never left.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -64,10 +65,12 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         is_repeatable: bool = False,
         seconds: float = 0.0,
+        patience_seconds: float | None = None,
     ) -> Any:
         """The answer's JSON, or the text of another answer. `seconds` is how long the service may wait on purpose.
 
-        `text` is a body that is not JSON, after its media type.
+        `text` is a body that is not JSON, after its media type. With `patience_seconds`, a repeatable request is sent
+        again for that long, however often; else a few times.
         """
         request: dict[str, Any] = {"params": list(query), "headers": dict(headers or {}), "timeout": _timeout(seconds)}
         traceparent = tracing.current()
@@ -77,7 +80,7 @@ class Connection:
             request["headers"]["Content-Type"], request["content"] = text[0], text[1].encode()
         elif body is not None:
             request["headers"]["Content-Type"], request["content"] = "application/json", orjson.dumps(body)
-        response = await self._sent(method, path, request, is_repeatable=is_repeatable)
+        response = await self._sent(method, path, request, is_repeatable, patience_seconds)
         if response.status_code >= 300:
             raise self._problem(response)
         if "json" not in response.headers.get("content-type", ""):
@@ -87,10 +90,14 @@ class Connection:
         except ValueError:
             raise self._is_no_service() from None
 
-    async def _sent(self, method: str, path: str, request: dict[str, Any], *, is_repeatable: bool) -> httpx2.Response:
-        until, pause = time.monotonic() + PATIENCE_SECONDS, FIRST_PAUSE_SECONDS
-        for attempt in range(1, MOST_TRIES + 1):
-            is_last = attempt == MOST_TRIES or time.monotonic() + pause > until
+    async def _sent(
+        self, method: str, path: str, request: dict[str, Any], is_repeatable: bool, patience_seconds: float | None
+    ) -> httpx2.Response:
+        most_tries = MOST_TRIES if patience_seconds is None else None
+        until = time.monotonic() + (PATIENCE_SECONDS if patience_seconds is None else patience_seconds)
+        pause = FIRST_PAUSE_SECONDS
+        for attempt in itertools.count(1):
+            is_last = attempt == most_tries or time.monotonic() + pause > until
             try:
                 response = await self._client.request(method, path, **request)
             except httpx2.TransportError as error:

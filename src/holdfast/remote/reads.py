@@ -14,7 +14,7 @@ from holdfast.remote.base import PAGE_LENGTH, path_of
 from holdfast.remote.streams import RemoteStreams
 from holdfast.views.definitions import JobDefinition
 from holdfast.views.fleet import Fleet
-from holdfast.views.history import Attempt, Event, FailedGroup, Task
+from holdfast.views.history import Attempt, Event, FailedGroup, Retries, Task
 from holdfast.views.jobs import Job, JobPage, JobSummary, Statistics
 from holdfast.views.overview import Hour, QueueState, WorkflowSummary
 from holdfast.views.why import Why
@@ -117,9 +117,8 @@ class RemoteReads(RemoteStreams):
     async def job_definition(self, job_id: str, *, generation: int | None = None) -> JobDefinition:
         return await self._get(JobDefinition, path_of("jobs", job_id, "definition"), generation=generation)
 
-    async def retries(self, job_id: str) -> int:
-        answer = await self._send("GET", path_of("jobs", job_id, "retries"), is_repeatable=True)
-        return int(answer["retries"])
+    async def retries(self, job_id: str) -> Retries:
+        return await self._get(Retries, path_of("jobs", job_id, "retries"))
 
     async def outputs(self, job_id: str, nodes: Sequence[str] | None = None) -> dict[str, Any]:
         if nodes is not None and not nodes:

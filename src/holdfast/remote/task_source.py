@@ -16,6 +16,7 @@ import orjson
 from holdfast import failpoint
 from holdfast.errors import NotFound, WorkerGone
 from holdfast.remote.attempts import RemoteAttempts
+from holdfast.remote.connection import PATIENCE_SECONDS
 from holdfast.remote.work import Token, facts_of, held_of, lease_of, report_body
 from holdfast.store.leases import Held
 from holdfast.store.records import Lease, Report, WorkerIdentity
@@ -51,9 +52,13 @@ class RemoteTaskSource(RemoteAttempts):
         *,
         wake: Callable[[], object] = lambda: None,
         wait_seconds: float = LONGEST_WAIT_SECONDS,
+        patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        """`wake` is called when tasks have come for a claim that waited for `wait_seconds` at most."""
-        super().__init__(url, key)
+        """`wake` is called when tasks have come for a claim that waited for `wait_seconds` at most.
+
+        What a running attempt reads is asked for again for `patience_seconds`: beyond its lease that is of no use.
+        """
+        super().__init__(url, key, patience_seconds)
         self.wake = wake
         self._wait_seconds = min(wait_seconds, LONGEST_WAIT_SECONDS)
         self._claim_id: str | None = None

@@ -77,7 +77,7 @@ class WorkConnection:
         except TooManyRequests as problem:
             raise Unreachable(str(problem), remedy=problem.remedy) from None
 
-    async def get(self, path: str, lease: str, **query: Any) -> Any:
+    async def get(self, path: str, lease: str, *, patience_seconds: float | None = None, **query: Any) -> Any:
         try:
             return await self._connection.send(
                 "GET",
@@ -85,6 +85,7 @@ class WorkConnection:
                 query=[(name, str(value)) for name, value in query.items()],
                 headers={"Holdfast-Lease": lease},
                 is_repeatable=True,
+                patience_seconds=patience_seconds,
             )
         except TooManyRequests as problem:
             raise Unreachable(str(problem), remedy=problem.remedy) from None

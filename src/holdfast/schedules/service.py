@@ -40,6 +40,8 @@ class Scheduler:
         # Another process takes over within a lease; a tick of that time is not missed.
         self._on_time_seconds = max(ON_TIME_SECONDS, 2 * lease_seconds)
         self._leads_until = 0.0
+        self._is_stuck = False
+        """Whether a schedule could not tick at the last look: it is still due."""
 
     @property
     def leads(self) -> bool:
@@ -65,6 +67,8 @@ class Scheduler:
                 return self._lease_seconds / 2
             if await self.run_once():
                 return 0.0
+            if self._is_stuck:
+                return LOOK_SECONDS
             seconds = await self._store.seconds_to_next()
             return LOOK_SECONDS if seconds is None else min(max(seconds, SHORTEST_SECONDS), LOOK_SECONDS)
         except Unreachable as reason:
@@ -84,6 +88,7 @@ class Scheduler:
     async def run_once(self) -> bool:
         """Move every schedule with something to do; returns whether there may be more."""
         due = await self._store.due(MOST_AT_ONCE)
+        self._is_stuck = False
         moved = [await self._tick(row) for row in due]
         return len(due) == MOST_AT_ONCE and any(moved)
 
@@ -98,6 +103,7 @@ class Scheduler:
             raise
         except Exception as problem:
             # A time zone that this machine does not know, or a bug: the tick stays, for another machine or version.
+            self._is_stuck = True
             what = f"schedule {row.name} cannot tick: {problem}"
             if await self._store.alert(row, what):
                 is_expected = isinstance(problem, HoldfastError | LookupError | OSError)

@@ -203,9 +203,9 @@ class PostgresReadStore(PostgresJobLists, PostgresDataReader):
         """Attempts that failed or printed something, oldest first."""
         return await self._records(AttemptView, "read_attempts", job=job_id, node=node, item=item, limit=limit)
 
-    async def retries(self, job_id: str) -> int:
+    async def retries(self, job_id: str) -> tuple[int, int]:
         (count,) = await self._fetch("count_retries", job=job_id)
-        return int(count["retries"])
+        return count["retries"], count["lost"]
 
     async def outputs(self, job_id: str, nodes: Iterable[str] | None = None) -> dict[str, Any]:
         """The outputs of the nodes that have begun, by name: of these, or of all."""

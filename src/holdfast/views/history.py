@@ -59,6 +59,15 @@ class LogTime:
 
 
 @dataclass(frozen=True, slots=True)
+class Retries:
+    """How many attempts failed or were lost and were followed by another."""
+
+    retries: int
+    lost: int
+    """How many of them lost their worker."""
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """An attempt that failed or printed something, with the whole traceback of an exception in its `log`."""
 

@@ -37,6 +37,8 @@ class KeptWebhook:
     is_new: bool
     secret: str | None
     """Of a new one the secret, which can be read nowhere else and never again."""
+    warning: str | None = None
+    """What keeps requests from its address, as far as that is known: the address is not public."""
 
 
 @dataclass(frozen=True, slots=True)

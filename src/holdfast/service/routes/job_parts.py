@@ -13,7 +13,7 @@ from holdfast.service.call import Call, JobId, NodeName
 from holdfast.service.table import ListOf, RouteTable
 from holdfast.views.data import Checkpoint, DataValue
 from holdfast.views.encoding import VERBATIM
-from holdfast.views.history import Attempt, Task
+from holdfast.views.history import Attempt, Retries, Task
 
 table = RouteTable("job parts")
 LARGEST_INDEX = 2**31 - 1
@@ -27,13 +27,6 @@ class Outputs:
     """The outputs of nodes, by name."""
 
     outputs: dict[str, Any] = field(metadata=VERBATIM)
-
-
-@dataclass(frozen=True, slots=True)
-class Retries:
-    """How many attempts failed or were lost and were followed by another."""
-
-    retries: int
 
 
 @table.get("/jobs/{job_id}/tasks", Permission.READ, answers=ListOf(Task))
@@ -73,7 +66,7 @@ async def list_attempts(
 @table.get("/jobs/{job_id}/retries", Permission.READ, answers=Retries)
 async def count_retries(call: Call, job_id: JobId) -> Response:
     """How many attempts of a job failed or were lost and were followed by another."""
-    return call.answer(Retries(await call.client.retries(job_id)))
+    return call.answer(await call.client.retries(job_id))
 
 
 @table.get("/jobs/{job_id}/outputs", Permission.READ, answers=Outputs)

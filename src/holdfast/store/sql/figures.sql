@@ -116,6 +116,13 @@ union all
 select 'deliveries_oldest_seconds', array[]::text[],
     coalesce(greatest(extract(epoch from now() - u.since), 0), 0)::float8 from unsent u
 union all
+select 'deliveries_dead', array[]::text[], (
+    select count(*) from (
+        select from deliveries v
+        where v.status = 'dead' and v.ended_at > now() - interval '1 day' and v.tenant = coalesce(%(tenant)s, v.tenant)
+            and (v.head_id is null or v.head_id = v.delivery_id)
+        limit %(most)s) d)
+union all
 select 'destinations_failing', array[]::text[], (
     select count(*) from failing_destinations f where f.tenant = coalesce(%(tenant)s, f.tenant))
 union all

@@ -146,8 +146,8 @@ where e.job_id = %(job)s and e.seq > %(after)s and (%(node)s::text is null or e.
 order by e.seq limit %(limit)s;
 
 -- name: count_retries
--- Failed and lost attempts that another attempt followed.
-select count(*) as retries from attempts a
+-- Failed and lost attempts that another attempt followed, and how many of them lost their worker.
+select count(*) as retries, count(*) filter (where a.outcome = 'lost') as lost from attempts a
 join tasks t on t.job_id = a.job_id and t.node = a.node and t.item = a.item
 where a.job_id = %(job)s and exists (select 1 from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant))
     and a.outcome in ('failed', 'lost') and (t.attempt > a.attempt or t.status = 'ready');

@@ -18,14 +18,16 @@ select {{schedule_row}}
 where s.tenant = %(tenant)s and s.name = %(name)s;
 
 -- name: due_schedules
--- Schedules with a tick that is due, and those whose next waiting tick can begin: the job before it has ended.
-select {{schedule_row}}
-where s.next_at <= now()
-union all
-select {{schedule_row}}
-where s.waiting <> '{}' and s.paused_at is null and (s.next_at is null or s.next_at > now())
-    and (j.job_id is null or j.finished_at is not null)
-limit %(limit)s;
+-- Schedules with a tick that is due, and those whose next waiting tick can begin: the job before it has ended. In no
+-- order: those that cannot tick stay due, and must not stand before all others.
+select due.* from (
+    select {{schedule_row}}
+    where s.next_at <= now()
+    union all
+    select {{schedule_row}}
+    where s.waiting <> '{}' and s.paused_at is null and (s.next_at is null or s.next_at > now())
+        and (j.job_id is null or j.finished_at is not null)
+) due order by random() limit %(limit)s;
 
 -- name: seconds_to_next_tick
 select greatest(0, extract(epoch from min(s.next_at) - now()))::float8 as seconds from schedules s

@@ -855,6 +855,7 @@ create index deliveries_in_order on deliveries (job_id, receiver, outbox_id) whe
 create index deliveries_by_mail on deliveries (head_id) where head_id is not null;
 create index deliveries_by_tenant on deliveries (tenant, number desc);
 create index deliveries_by_time on deliveries using brin (created_at);
+create index dead_deliveries on deliveries (ended_at) where status = 'dead';
 
 -- The mails of a job to a recipient, which follow each other: since when the last one is on its way, and the delivery
 -- that stands for the first.
