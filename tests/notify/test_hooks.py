@@ -141,7 +141,8 @@ async def test_a_hook_that_hangs_is_ended_and_called_again(stage: Stage) -> None
 
     await stage.store.announce_hooks([HOOK])
     await stage.note("job_failed")
-    await stage.send(stage.notifier(hooks={WAY: HookCaller(HOOK, hang, seconds=0.05)}))
+    async with asyncio.timeout(20):
+        await stage.send(stage.notifier(hooks={WAY: HookCaller(HOOK, hang, seconds=0.05)}))
     assert calls == ["begun", "cancelled"]
     assert await stage.deliveries() == [("waiting", 1, "it did not end within 0.05 s")]
     # What hangs takes places: while it does, one end at a time is tried.
@@ -163,8 +164,12 @@ async def test_a_hook_that_takes_no_notice_of_its_end_does_not_hold_the_process(
 
     await stage.store.announce_hooks([HOOK])
     await stage.note("job_failed")
-    await stage.send(stage.notifier(hooks={WAY: HookCaller(HOOK, stubborn, seconds=0.05, cancel_seconds=0.05)}))
-    is_over.set()
+    notifier = stage.notifier(hooks={WAY: HookCaller(HOOK, stubborn, seconds=0.05, cancel_seconds=0.05)})
+    try:
+        async with asyncio.timeout(20):
+            await stage.send(notifier)
+    finally:
+        is_over.set()
     assert await stage.deliveries() == [("waiting", 1, "it did not end within 0.05 s")]
 
 
