@@ -12,24 +12,22 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.bootstrap import open_payloads
-from holdfast.client import Client
 from holdfast.core.states import Rules
 from holdfast.define.registry import Registry
 from holdfast.errors import Code, Unusable
+from holdfast.hook_channels import hook_channels
 from holdfast.janitor.retention import Keeping
 from holdfast.janitor.service import Janitor
 from holdfast.meters import Meters
 from holdfast.metrics_port import MetricsPort
 from holdfast.notify.deciding import Ending
-from holdfast.notify.hook_caller import EndedJob, HookCaller
 from holdfast.notify.mail import checked_sender, load_templates
 from holdfast.notify.mail_server import checked_mail_server
 from holdfast.notify.service import Channel, Notifier
-from holdfast.operations.hooks import Hook, known_hooks
+from holdfast.operations.hooks import known_hooks
 from holdfast.operations.job_facts import job_facts
 from holdfast.operations.metrics import Figures, MetricsPage, refuse_without_library
 from holdfast.operations.schedules import begin
-from holdfast.operations.scope import Scope
 from holdfast.orchestrator.loop import Orchestrator
 from holdfast.outgoing import Outgoing
 from holdfast.pacing import CrowdingMonitor
@@ -159,19 +157,6 @@ def _channels(settings: Settings) -> dict[str, Channel]:
     return found
 
 
-def _hook_channels(store: PostgresStore) -> dict[str, Channel]:
-    """A way to each hook of the apps that this process has. A hook acts for the tenant of the job, and no other."""
-
-    def channel(hook: Hook) -> Channel:
-        async def call(ended: EndedJob) -> None:
-            scope = Scope(ended.tenant, f"hook {hook.name}", administers=False)
-            await hook.function(ended, Client(store, scope))
-
-        return HookCaller(hook.name, call)
-
-    return {hook.way: channel(hook) for hook in known_hooks().values()}
-
-
 class _Late:
     """A channel whose library, which takes a while, is imported when there is something to send."""
 
@@ -253,7 +238,7 @@ def _duties(
     """What a process with an orchestrator does beside driving jobs. The schedules share the janitor's connections."""
     upkeep = stores.open("janitor", settings.owner_lease_seconds)
     # Hooks have connections of their own: what they ask holds up no delivery.
-    hooks = _hook_channels(stores.open("hooks", settings.owner_lease_seconds)) if known_hooks() else {}
+    hooks = hook_channels(stores.open("hooks", settings.owner_lease_seconds)) if known_hooks() else {}
     notifier = new_notifier(stores.open("notifier", settings.owner_lease_seconds), settings, hooks)
     return new_janitor(upkeep, settings, meters), notifier, new_scheduler(upkeep, settings) if ticks else None
 
