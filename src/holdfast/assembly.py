@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -15,6 +15,7 @@ from holdfast.bootstrap import open_payloads
 from holdfast.core.states import Rules
 from holdfast.define.registry import Registry
 from holdfast.errors import Code, Unusable
+from holdfast.hook_channels import hook_channels
 from holdfast.janitor.retention import Keeping
 from holdfast.janitor.service import Janitor
 from holdfast.meters import Meters
@@ -23,6 +24,7 @@ from holdfast.notify.deciding import Ending
 from holdfast.notify.mail import checked_sender, load_templates
 from holdfast.notify.mail_server import checked_mail_server
 from holdfast.notify.service import Channel, Notifier
+from holdfast.operations.hooks import known_hooks
 from holdfast.operations.job_facts import job_facts
 from holdfast.operations.metrics import Figures, MetricsPage, refuse_without_library
 from holdfast.operations.schedules import begin
@@ -119,10 +121,10 @@ def new_scheduler(store: PostgresStore, settings: Settings) -> Scheduler:
     )
 
 
-def new_notifier(store: PostgresStore, settings: Settings) -> Notifier:
+def new_notifier(store: PostgresStore, settings: Settings, hooks: Mapping[str, Channel]) -> Notifier:
     return Notifier(
         store.notify(),
-        _channels(settings),
+        {**_channels(settings), **hooks},
         partial(job_facts, store),
         poll_seconds=min(settings.poll_seconds, NOTIFY_POLL_SECONDS),
     )
@@ -204,6 +206,7 @@ def new_services(
                 poll_seconds=settings.poll_seconds,
                 crowding=crowding,
                 only_job=only_job,
+                hooks=tuple(known_hooks()),
                 meters=meters,
                 on_enqueued=switchboard.tasks.set,
                 on_overflow=lambda: switchboard.wake_owners(str(ANYBODY)),
@@ -235,7 +238,9 @@ def _duties(
 ) -> tuple[Janitor, Notifier, Scheduler | None]:
     """What a process with an orchestrator does beside driving jobs. The schedules share the janitor's connections."""
     upkeep = stores.open("janitor", settings.owner_lease_seconds)
-    notifier = new_notifier(stores.open("notifier", settings.owner_lease_seconds), settings)
+    # Hooks have connections of their own: what they ask holds up no delivery.
+    hooks = hook_channels(stores.open("hooks", settings.owner_lease_seconds)) if known_hooks() else {}
+    notifier = new_notifier(stores.open("notifier", settings.owner_lease_seconds), settings, hooks)
     return new_janitor(upkeep, settings, meters), notifier, new_scheduler(upkeep, settings) if ticks else None
 
 

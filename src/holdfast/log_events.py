@@ -118,6 +118,9 @@ EVENTS: dict[str, Event] = {
         "A delivery is given up. A person can send it again.",
         ("delivery", "tenant", "receiver", "job", "count", "reason"),
     ),
+    "hook_failed": Event(
+        WARNING, "The hook of an app raised: a bug of the app. `delivery_failed` follows.", ("hook", "delivery", "job")
+    ),
     "webhook_disabled": Event(
         ERROR, "Nothing is sent to the webhook until a person enables it.", ("tenant", "receiver", "reason")
     ),
@@ -161,7 +164,7 @@ EVENTS: dict[str, Event] = {
     ),
     "streams_ended": Event(ERROR, "The streams of events ended by a bug; listeners come again.", ("reason",)),
     "app_left_out": Event(
-        ERROR, "The routes or the commands of an app cannot be used; all others are.", ("app", "reason")
+        ERROR, "The routes, the commands or the hooks of an app cannot be used; all others are.", ("app", "reason")
     ),
     "command_failed": Event(
         ERROR, "A direct command raised, or returned what it does not declare.", ("command", "request")

@@ -10,7 +10,7 @@ from holdfast.core.effects import Emit, Notice
 from holdfast.core.notifying import MOST_ITEMS, merged, names_of, notices
 from holdfast.core.states import JobState
 from holdfast.define.load import load_text
-from holdfast.define.notify import NotifyRule, event_of
+from holdfast.define.notify import EVERY_TENANT, JOB_ENDS, NotifyRule, event_of
 from holdfast.define.program import compile_definition
 
 
@@ -52,6 +52,13 @@ def test_without_receivers_there_is_no_notice() -> None:
 
 def test_the_webhooks_of_other_tenants_are_no_audience() -> None:
     assert not state(subscriptions={"other": frozenset({"job_failed"})}).has_audience
+
+
+def test_the_hooks_of_apps_are_an_audience_of_the_ends_of_every_tenant() -> None:
+    job = state(subscriptions={EVERY_TENANT: frozenset(JOB_ENDS), "default": frozenset({"node_failed"})})
+    assert job.has_audience
+    events = emitted("job_partial"), emitted("node_failed", "a"), emitted("breaker_opened", breaker="api")
+    assert [notice.event for notice in noted(job, *events)] == ["job_partial", "node_failed"]
 
 
 def test_a_subscription_of_the_tenant_needs_no_rule_of_the_job() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from holdfast.store.postgres import PostgresStore
+from tests.notify.hook_app import HookApp
 from tests.notify.receiver import Receiver, receiving
 from tests.notify.stage import Stage
 
@@ -14,6 +16,11 @@ from tests.notify.stage import Stage
 @pytest.fixture
 def stage(store: PostgresStore) -> Stage:
     return Stage(store)
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> HookApp:
+    return HookApp(tmp_path)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,10 +30,19 @@ class Stage:
         self.job_id = str(uuid.uuid4())
         self._seq = 0
 
-    def notifier(self, *, seconds: float = 5.0, outgoing: Outgoing = HERE, **channels: Channel) -> Notifier:
+    def notifier(
+        self,
+        *,
+        seconds: float = 5.0,
+        outgoing: Outgoing = HERE,
+        hooks: Mapping[str, Channel] | None = None,
+        **channels: Channel,
+    ) -> Notifier:
         sender = HttpSender(outgoing, "https://jobs.example.org", seconds=seconds)
         return Notifier(
-            self.store.notify(), {"webhook": sender, "callback": sender, **channels}, partial(job_facts, self.store)
+            self.store.notify(),
+            {"webhook": sender, "callback": sender, **channels, **(hooks or {})},
+            partial(job_facts, self.store),
         )
 
     async def send(self, notifier: Notifier | None = None) -> None:
@@ -86,6 +95,9 @@ class Stage:
         async with self.store.connections.use("test") as connection:
             cursor = await connection.execute(statement.encode(), parameters)
             return await cursor.fetchall() if cursor.description else []
+
+    async def all_sent(self) -> bool:
+        return {status for status, *_ in await self.deliveries()} == {"sent"}
 
     async def deliveries(self, columns: str = "status, tries, error") -> list[tuple[Any, ...]]:
         return await self.sql(f"select {columns} from deliveries order by outbox_id, receiver")

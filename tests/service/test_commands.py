@@ -17,7 +17,7 @@ from holdfast.client import Client
 from holdfast.errors import Forbidden, InvalidInput, Refused
 from holdfast.extend.direct_commands import CommandContext, command
 from holdfast.masking import keep_task_secret
-from holdfast.operations import commands
+from holdfast.operations import app_functions, commands
 from holdfast.operations.commands import CommandFailed, known_commands
 from holdfast.operations.scope import Scope
 from holdfast.sync_client import SyncClient
@@ -97,7 +97,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
         EntryPoint("empty", "json", commands.ENTRY_POINT_GROUP),
         EntryPoint("things", __name__, commands.ENTRY_POINT_GROUP),
     ]
-    monkeypatch.setattr(commands, "entry_points", lambda group: points)
+    monkeypatch.setattr(app_functions, "entry_points", lambda group: points)
     known_commands.cache_clear()
     CALLS.clear()
     # `from __future__ import annotations` leaves names that pydantic looks for in the module.

@@ -19,7 +19,7 @@ from tests.simulation.correcting import OTHER_HANDLER
 from tests.simulation.cycle import ModelCycle
 from tests.simulation.database import Database, step
 from tests.simulation.mix import Mix
-from tests.simulation.notice_checkers import draw_subscriptions, with_receivers, with_receivers_of_its_own
+from tests.simulation.notice_checkers import draw_hooks, draw_subscriptions, with_receivers, with_receivers_of_its_own
 from tests.simulation.shapes import UNDO_HANDLER, Script, draw_definition, draw_inputs, with_compensations
 from tests.simulation.store import ModelStore
 
@@ -132,7 +132,7 @@ class Environment:
         return jobs
 
     def _draw_subscriptions(self) -> dict[str, frozenset[str]]:
-        return draw_subscriptions(self.telling)
+        return draw_subscriptions(self.telling) | draw_hooks(random.Random(f"hooks {self.seed}"))
 
     def _commit_outcome(self) -> str:
         if not self.troubled:

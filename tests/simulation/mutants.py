@@ -87,6 +87,7 @@ NOTIFY = (
     "tests/test_notices.py",
     "tests/notify/test_deciding.py",
     "tests/notify/test_webhooks.py",
+    "tests/notify/test_hooks.py",
     "tests/notify/test_mails.py",
     "tests/notify/test_people.py",
 )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from holdfast.core.effects import Emit
 from holdfast.core.notifying import MOST_ITEMS, names_of
 from holdfast.define.definition import Definition
-from holdfast.define.notify import OF_JOBS, NotifyRule, events_of
+from holdfast.define.notify import EVERY_TENANT, JOB_ENDS, OF_JOBS, NotifyRule, events_of
 from holdfast.store.records import NewJob
 from tests.simulation.database import Database
 
@@ -34,6 +34,11 @@ def draw_subscriptions(chance: random.Random) -> dict[str, frozenset[str]]:
     if chance.random() < 0.6:
         return {}
     return {"default": frozenset(str(event) for event in chance.sample(OF_JOBS, chance.randint(1, 4)))}
+
+
+def draw_hooks(chance: random.Random) -> dict[str, frozenset[str]]:
+    """Sometimes an app has a hook, which gets the ends of the jobs of every tenant."""
+    return {EVERY_TENANT: frozenset(map(str, JOB_ENDS))} if chance.random() < 0.3 else {}
 
 
 def _rule(chance: random.Random) -> NotifyRule:
@@ -71,7 +76,8 @@ def check_notices(db: Database, job_id: str, rules: tuple[NotifyRule, ...]) -> N
     """
     job = db.jobs[job_id]
     submitted = tuple(NotifyRule.from_json(rule) for rule in job["notify"] or ())
-    wanted = events_of((*rules, *submitted)) | db.subscriptions.get(job["tenant"], frozenset())
+    wanted = events_of((*rules, *submitted))
+    wanted = wanted.union(*(db.subscriptions.get(tenant, ()) for tenant in (job["tenant"], EVERY_TENANT)))
     expected: Counter[tuple[str, str | None]] = Counter()
     for seq, event, node, item, attempt, data in db.events[job_id]:
         for name in names_of(Emit(job_id, seq, event, node, item, attempt, data)):

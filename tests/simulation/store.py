@@ -12,6 +12,7 @@ import orjson
 
 from holdfast.core.breaking import Breaker, let_try
 from holdfast.define.gates import BreakerRules, breaker_key
+from holdfast.define.notify import EVERY_TENANT, JOB_ENDS
 from holdfast.errors import NotFound, Unreachable
 from holdfast.store.batch import Handover
 from holdfast.store.dangers import Dangers
@@ -105,6 +106,10 @@ class ModelStore:
     async def subscriptions(self) -> dict[str, frozenset[str]]:
         await self._statement()
         return dict(self.db.subscriptions)
+
+    async def announce_hooks(self, hooks: Sequence[str]) -> None:
+        await self._statement()
+        self.db.subscriptions[EVERY_TENANT] = frozenset(map(str, JOB_ENDS))
 
     async def register_orchestrator(self, name: str, lease_seconds: float, only_job: str | None = None) -> int:
         await self._statement()

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.core.effects import FailTask, Notice
 from holdfast.core.failing import failure
+from holdfast.define.notify import EVERY_TENANT, JOB_ENDS
 from holdfast.store.batch import Batch
 from tests.store.stage import (
     ERROR,
@@ -223,3 +224,9 @@ async def test_owners_know_what_webhooks_subscribe_to(stage: Stage) -> None:
     assert await stage.store.subscriptions() == {}
     await stage.behind.tell_of("default", ["job_failed", "job_stuck"])
     assert await stage.store.subscriptions() == {"default": frozenset({"job_failed", "job_stuck"})}
+
+
+async def test_owners_know_that_the_hook_of_an_app_gets_the_ends_of_all_jobs(stage: Stage) -> None:
+    for _ in range(2):
+        await stage.store.announce_hooks(["things.tidy", "things.count"])
+        assert await stage.store.subscriptions() == {EVERY_TENANT: frozenset(JOB_ENDS)}

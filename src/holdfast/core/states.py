@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from holdfast.core.failing import Failure
 from holdfast.core.match_states import Matches, Matching
 from holdfast.core.undo_states import NodeUndo, Undo
-from holdfast.define.notify import NotifyRule, events_of
+from holdfast.define.notify import EVERY_TENANT, NotifyRule, events_of
 from holdfast.define.program import Program
 from holdfast.errors import Bug
 
@@ -334,7 +334,8 @@ class JobState:
     notify: tuple[NotifyRule, ...] = ()
     """The receivers that the submission names, beside those of the definition."""
     subscriptions: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The events that the webhooks of each tenant subscribe to. The owner keeps it up to date, for all its jobs."""
+    """The events that the webhooks of each tenant subscribe to, and of every tenant those that hooks get. The owner
+    keeps it up to date, for all its jobs."""
     own_events: frozenset[str] = frozenset()
     """The events that the rules of the job name."""
     traceparent: str | None = None
@@ -386,11 +387,16 @@ class JobState:
     @property
     def has_audience(self) -> bool:
         """Whether any event of the job has a receiver."""
-        return bool(self.own_events) or self.tenant in self.subscriptions
+        return bool(self.own_events or self._subscribed())
 
     def wants(self, event: str) -> bool:
         """Whether an event has a receiver."""
-        return event in self.own_events or event in self.subscriptions.get(self.tenant, ())
+        return event in self.own_events or any(event in events for events in self._subscribed())
+
+    def _subscribed(self) -> list[frozenset[str]]:
+        """What the webhooks of the tenant want, and what the hooks of apps get of every tenant."""
+        of = self.subscriptions
+        return [of[tenant] for tenant in (self.tenant, EVERY_TENANT) if tenant in of] if of else []
 
     @property
     def is_undoing(self) -> bool:

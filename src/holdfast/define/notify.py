@@ -37,6 +37,8 @@ JOB_ENDS = (
     NotifyEvent.JOB_FAILED,
     NotifyEvent.JOB_CANCELLED,
 )
+EVERY_TENANT = "*"
+"""Stands for all tenants where their subscriptions are."""
 OF_NO_JOB = frozenset({NotifyEvent.JANITOR_ALERT})
 """What concerns no single job: only the webhooks of a tenant can get it."""
 OF_JOBS = tuple(event for event in NotifyEvent if event not in OF_NO_JOB)

@@ -10,13 +10,13 @@ from holdfast.moments import moment
 from holdfast.service_address import API
 from holdfast.store.notify_rows import JobFacts, NotedEvent
 
-_STATUS = {"job_completed": "completed", "job_partial": "partial", "job_failed": "failed", "job_cancelled": "cancelled"}
+STATUS = {"job_completed": "completed", "job_partial": "partial", "job_failed": "failed", "job_cancelled": "cancelled"}
 """The status of a job that has ended, by the event of that."""
 
 
 def body_of(event: NotedEvent, facts: JobFacts | None, public_url: str | None) -> bytes:
     """The body of a request: the type, when it happened, and the data."""
-    status = _STATUS.get(event.event) or (event.data or {}).get("status")
+    status = STATUS.get(event.event) or (event.data or {}).get("status")
     data: dict[str, Any] = {
         **(event.data or {}),
         "job_id": event.job_id,
@@ -36,7 +36,7 @@ def body_of(event: NotedEvent, facts: JobFacts | None, public_url: str | None) -
 
 def is_of(facts: JobFacts, event: NotedEvent) -> bool:
     """Whether the job still is as the event left it: a person may have continued it since."""
-    return facts.generation == event.generation and facts.status == _STATUS.get(event.event)
+    return facts.generation == event.generation and facts.status == STATUS.get(event.event)
 
 
 def result_url(job_id: str | None, public_url: str | None) -> str | None:

@@ -16,12 +16,12 @@ class NotifyStore(Protocol):
     """The events that have receivers, and their deliveries. Any number of processes may use it at once."""
 
     async def claim(
-        self, holder: str, kinds: Sequence[str], most: int, *, at_once: int, lease_seconds: float, mail_seconds: float
+        self, holder: str, ways: Sequence[str], most: int, *, at_once: int, lease_seconds: float, mail_seconds: float
     ) -> tuple[int, list[ClaimedDelivery]]:
         """Find the receivers of new events, gather mails, and take deliveries that are due.
 
-        Returns the number of deliveries that new events have given, and those that the holder sends now. No
-        destination gets more than `at_once` at the same time.
+        Returns the number of deliveries that new events have given, and those that the holder sends now: those with one
+        of these `ways`. No destination gets more than `at_once` at the same time.
         """
         ...
 
@@ -38,5 +38,5 @@ class NotifyStore(Protocol):
         ...
 
     async def forget(self, kept_seconds: float, unsent_seconds: float) -> None:
-        """Delete what ended that long ago, and end what no process could send for that long."""
+        """Delete what ended that long ago; end what no process could send for that long, and forget such hooks."""
         ...

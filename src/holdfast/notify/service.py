@@ -53,11 +53,11 @@ class Notifier:
     def __init__(
         self, store: NotifyStore, channels: Mapping[str, Channel], look: Look, *, poll_seconds: float = 1.0
     ) -> None:
-        """`channels` has one for each kind of delivery that this process can send; `look` knows how a job stands."""
+        """`channels` has one for each way of deliveries that this process has; `look` knows how a job stands."""
         self._look_at = look
         self._store = store
         self._channels = channels
-        self._kinds = (*channels, "rule")
+        self._ways = (*channels, "rule")
         self._holder = str(uuid.uuid4())
         self._poll_seconds = poll_seconds
         self._wake = asyncio.Event()
@@ -110,7 +110,7 @@ class Notifier:
         """Find receivers of new events, and begin to send what is due; whether there was anything."""
         expanded, claimed = await self._store.claim(
             self._holder,
-            self._kinds,
+            self._ways,
             SLOTS - len(self._sending),
             at_once=AT_ONCE,
             lease_seconds=LEASE_SECONDS,
@@ -139,13 +139,14 @@ class Notifier:
             log.write("notifier_failed", error=problem, delivery=delivery.delivery_id)
 
     async def _send(self, delivery: ClaimedDelivery) -> Ending:
-        channel = self._channels.get(delivery.kind)
+        channel = self._channels.get(delivery.way)
         if channel is None:
             return Ending(f"a rule cannot be followed: {delivery.target}", is_final=True)
         if delivery.kind == "callback" and delivery.secret is None:
             secret = await self._store.callback_secret(delivery.tenant, new_secret())
             delivery = delivery._replace(secret=secret)
-        if delivery.job_id is not None and (delivery.kind == "email" or _is_end(delivery)):
+        tells_outcome = delivery.kind == "email" or (delivery.kind != "hook" and _is_end(delivery))
+        if delivery.job_id is not None and tells_outcome:
             delivery = delivery._replace(facts=await self._look_at(delivery.tenant, delivery.job_id))
         return await channel.send(delivery)
 

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, is_dataclass
 from functools import cache, cached_property, partial
-from importlib.metadata import EntryPoint, entry_points
-from types import ModuleType
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
@@ -22,15 +19,14 @@ from holdfast.define.source import did_you_mean
 from holdfast.errors import Detail, HoldfastError, InvalidInput, NotFound
 from holdfast.log_events import EventLog
 from holdfast.masking import without_task_secrets
+from holdfast.operations.app_functions import check_name, mark_of, offered
 from holdfast.operations.identity import Identity, Permission
 from holdfast.operations.ports import OperationsStore
 from holdfast.operations.scope import Scope
 from holdfast.views.commands import DirectCommand
 
 ENTRY_POINT_GROUP = "holdfast.commands"
-MARK = "__holdfast_command__"
-NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
-NAME_LENGTH = 100
+COMMAND = "command"
 PERMISSIONS = frozenset({Permission.READ, Permission.SUBMIT, Permission.OPERATE, Permission.ADMIN})
 AUDITED_BYTES = 16 * 1024
 """How much of its input a line of the audit has at most."""
@@ -79,8 +75,7 @@ def command(
     `submit`, `operate` or `admin`. The function may run twice with the same input, and must then do its work once. Each
     call writes a line of the audit before it begins, unless the function sees to that: `is_audited`.
     """
-    if NAME.fullmatch(name) is None or len(name) > NAME_LENGTH:
-        raise InvalidInput(f"'{name}' is not the name of a command.", remedy="Name it like catalog.publish.")
+    check_name(name, COMMAND, "catalog.publish")
     if scope not in PERMISSIONS:
         raise InvalidInput(f"'{scope}' is not the scope of a command.", remedy=f"Use {', '.join(sorted(PERMISSIONS))}.")
 
@@ -92,7 +87,7 @@ def command(
         made = Command(name, input, output, Permission(scope), function, is_audited)
         # What cannot be described fails at import, and not with the first call.
         made.view  # noqa: B018
-        setattr(function, MARK, made)
+        setattr(function, mark_of(COMMAND), made)
         return function
 
     return mark
@@ -106,27 +101,7 @@ def _is_object(kind: Any) -> bool:
 @cache
 def known_commands() -> Mapping[str, Command]:
     """The commands of all installed packages by name. A package that is broken is left out, and the log says so."""
-    found: dict[str, Command] = {}
-    for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):
-        try:
-            for one in _commands_in(point):
-                if found.setdefault(one.name, one) is not one:
-                    raise ValueError(f"there are two commands with the name {one.name}")
-        except Exception as error:
-            # Another package's code: it may raise anything while it is imported.
-            _log.write("app_left_out", app=point.name, reason=f"{type(error).__name__}: {error}")
-    return dict(sorted(found.items()))
-
-
-def _commands_in(point: EntryPoint) -> list[Command]:
-    loaded = point.load()
-    if not isinstance(loaded, ModuleType):
-        raise TypeError(f"{point.value} is not a module")
-    marked = (getattr(value, MARK, None) for value in vars(loaded).values())
-    found = [one for one in marked if isinstance(one, Command)]
-    if not found:
-        raise ValueError(f"{point.value} has no commands; decorate its functions with @command")
-    return found
+    return offered(ENTRY_POINT_GROUP, COMMAND, Command, _log)
 
 
 def commands() -> list[DirectCommand]:

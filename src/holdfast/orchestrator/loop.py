@@ -7,7 +7,7 @@ import contextlib
 import heapq
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from holdfast.core.states import Rules
 from holdfast.errors import Fenced, Locked, LostRace, Unreachable
@@ -49,6 +49,7 @@ class Orchestrator:
         poll_seconds: float,
         crowding: CrowdingMonitor | None = None,
         only_job: str | None = None,
+        hooks: Sequence[str] = (),
         meters: Meters | None = None,
         on_enqueued: Callable[[], None] = lambda: None,
         on_overflow: Callable[[], None] = lambda: None,
@@ -59,6 +60,7 @@ class Orchestrator:
         self._rules = rules
         self._crowding = crowding
         self._only_job = only_job
+        self._hooks = hooks
         self._meters = meters or Meters()
         self._lease_seconds = lease_seconds
         self._poll_seconds = poll_seconds
@@ -150,6 +152,7 @@ class Orchestrator:
                 await self._store.forget_open_cycle(self._survived)
                 self._survived = None
             orchestrator_id = await self._store.register_orchestrator(self._name, self._lease_seconds, self._only_job)
+            await self._announce_hooks()
             self._owner = Owner(self._store, orchestrator_id, self._name, self._rules, random.random, self._crowding)
             self.ready.set()
         await self._inherit(self._owner)
@@ -247,7 +250,13 @@ class Orchestrator:
         if gates.may_find:
             self._on_enqueued()
 
+    async def _announce_hooks(self) -> None:
+        """Before the first cycle: no job of ours ends before all who deliver know the hooks that get its end."""
+        if self._hooks:
+            await self._store.announce_hooks(self._hooks)
+
     async def _subscribe(self, owner: Owner) -> None:
+        await self._announce_hooks()
         owner.subscribe(await self._store.subscriptions())
 
     async def _take_over(self, owner: Owner) -> None:

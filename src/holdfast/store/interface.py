@@ -208,7 +208,14 @@ class OwnerStore(Protocol):
         ...
 
     async def subscriptions(self) -> dict[str, frozenset[str]]:
-        """The events that the webhooks of each tenant subscribe to; tenants without any are left out."""
+        """The events that the webhooks of each tenant subscribe to; tenants without any are left out.
+
+        `EVERY_TENANT` stands for all: the ends of their jobs, if any process has made a hook known.
+        """
+        ...
+
+    async def announce_hooks(self, hooks: Sequence[str]) -> None:
+        """Make hooks that this process has known to all owners."""
         ...
 
     async def open_gates(self) -> OpenedGates:

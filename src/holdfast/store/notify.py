@@ -32,10 +32,10 @@ class PostgresNotify:
         self._store = store
 
     async def claim(
-        self, holder: str, kinds: Sequence[str], most: int, *, at_once: int, lease_seconds: float, mail_seconds: float
+        self, holder: str, ways: Sequence[str], most: int, *, at_once: int, lease_seconds: float, mail_seconds: float
     ) -> tuple[int, list[ClaimedDelivery]]:
         """Three transactions in one round trip: a process that dies between two leaves what the next one continues."""
-        taken = {"me": holder, "kinds": plain(kinds), "most": most, "at_once": at_once, "lease": lease_seconds}
+        taken = {"me": holder, "ways": plain(ways), "most": most, "at_once": at_once, "lease": lease_seconds}
         expanded, _, claimed = await self._exchange(
             (query("expand_outbox"), {"most": MOST_EVENTS}),
             SYNC,
@@ -85,6 +85,7 @@ class PostgresNotify:
 
     async def forget(self, kept_seconds: float, unsent_seconds: float) -> None:
         await self._ask("end_unsent", seconds=unsent_seconds)
+        await self._ask("forget_hooks", seconds=unsent_seconds)
         for statement in ("forget_deliveries", "forget_events"):
             while (await self._ask(statement, seconds=kept_seconds, most=MOST_FORGOTTEN)).row_count == MOST_FORGOTTEN:
                 pass

@@ -70,8 +70,13 @@ class ClaimedDelivery(NamedTuple):
     """How the job stands, if that is said of it."""
 
     @property
+    def way(self) -> str:
+        """What a process must have to send it: of a hook that very hook, else the way of its kind."""
+        return self.receiver if self.kind == "hook" else self.kind
+
+    @property
     def target(self) -> str:
-        """The name of the webhook, the URL of the callback, or the address of the recipient."""
+        """The name of the webhook or of the hook, the URL of the callback, or the address of the recipient."""
         return self.receiver.partition(":")[2]
 
     @property

@@ -88,8 +88,12 @@ class PostgresOwnership(PostgresSession):
         )
 
     async def subscriptions(self) -> dict[str, frozenset[str]]:
-        """The events that the webhooks of each tenant subscribe to; tenants without any are left out."""
+        """The events that the webhooks of each tenant subscribe to, and those that all tenants' hooks get."""
         return {row["tenant"]: frozenset(row["events"]) for row in await self._fetch("subscriptions")}
+
+    async def announce_hooks(self, hooks: Sequence[str]) -> None:
+        """Make hooks that this process has known to all owners."""
+        await self._execute("announce_hooks", hooks=texts(hooks))
 
     async def open_gates(self) -> OpenedGates:
         """Let breakers be tried whose cooldown is over."""

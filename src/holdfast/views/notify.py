@@ -66,9 +66,10 @@ class Delivery:
     """What the receiver sees, at each try the same."""
     event: str | None
     kind: str
-    """`webhook`, `callback`, `email`; or `rule`, if a rule of a workflow names none of them."""
+    """`webhook`, `callback`, `email`, `hook` of an app; or `rule`, if a rule of a workflow names no receiver."""
     receiver: str
-    """The name of the webhook, the address of the recipient, or the URL of the callback without its query."""
+    """The name of the webhook or of the hook, the address of the recipient, or the URL of the callback without its
+    query."""
     job_id: str | None
     workflow_id: str | None
     node: str | None

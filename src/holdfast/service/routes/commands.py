@@ -11,6 +11,7 @@ from fastapi import Body, Path, Request, Response
 from holdfast.client_commands import CommandContext
 from holdfast.errors import Forbidden, Unreachable
 from holdfast.operations import commands
+from holdfast.operations.app_functions import NAME_LENGTH
 from holdfast.operations.identity import Permission
 from holdfast.service.call import Call
 from holdfast.service.table import ListOf, RouteTable
@@ -33,7 +34,7 @@ async def list_commands(call: Call) -> Response:
 @table.post("/commands/{name}", Permission.READ, answers=dict[str, Any], errors=(Forbidden, commands.CommandFailed))
 async def run_command(
     call: Call,
-    name: Annotated[str, Path(description="The name of a command.", max_length=commands.NAME_LENGTH)],
+    name: Annotated[str, Path(description="The name of a command.", max_length=NAME_LENGTH)],
     given: Annotated[dict[str, Any], Body(description="What the command takes; its schema says what.", examples=[{}])],
 ) -> Response:
     """Call a command once and answer what it returns. The command says which permission it needs.

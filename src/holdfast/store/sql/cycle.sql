@@ -404,11 +404,16 @@ insert into outbox ({{Notice names}})
 select {{Notice values}} from {{Notice}};
 
 -- name: subscriptions
--- The events that the webhooks of each tenant subscribe to.
+-- The events that the webhooks of each tenant subscribe to; and of all tenants the ends of jobs, if an app has a hook.
 select w.tenant, array_agg(distinct e.event) as events
 from webhooks w cross join lateral unnest(w.events) as e (event)
 where w.disabled_at is null
-group by w.tenant;
+group by w.tenant
+union all
+select '*', {{job_ends}} where exists (select from hooks);
+
+-- name: job_ends
+array['job_completed', 'job_partial', 'job_failed', 'job_cancelled'];
 
 -- name: write_answers
 insert into answers ({{AnswerSignal names}})

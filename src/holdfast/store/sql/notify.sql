@@ -21,6 +21,8 @@ wanted as (
     from picked p join webhooks w on w.tenant = p.tenant
     where w.disabled_at is null and p.event = any(w.events)
     union
+    select p.outbox_id, 'hook', h.name from picked p cross join hooks h where p.event = any({{job_ends}})
+    union
     select p.outbox_id, coalesce(k.kind, 'rule'),
         coalesce(r.rule ->> k.kind, r.rule ->> 'problem', 'it names no webhook, no callback and no address')
     from picked p
@@ -34,6 +36,7 @@ receiver as (
     select p.outbox_id, p.tenant, p.job_id, w.kind, w.kind || ':' || w.value as receiver,
         case w.kind when 'webhook' then 'webhook:' || w.value
             when 'callback' then 'callback:' || coalesce(lower(substring(w.value from '^[A-Za-z]+://([^/?#]*)')), '')
+            when 'hook' then 'hook:' || w.value
             else w.kind end as destination,
         case w.kind when 'email' then 'gathering' else 'waiting' end as status
     from wanted w join picked p on p.outbox_id = w.outbox_id
@@ -53,7 +56,7 @@ on conflict do nothing;
 -- the recipient is long enough ago. The row of the latest event stands for the mail.
 with ready as (
     select d.tenant, coalesce(d.job_id::text, '') as thread, d.receiver,
-        bool_or(o.event in ('job_completed', 'job_partial', 'job_failed', 'job_cancelled')) as has_end
+        bool_or(o.event = any({{job_ends}})) as has_end
     from deliveries d join outbox o on o.outbox_id = d.outbox_id
     where d.status = 'gathering'
     group by d.tenant, d.job_id, d.receiver
@@ -83,7 +86,7 @@ from gathered g where d.delivery_id = g.delivery_id and d.status = 'gathering';
 -- name: claim_deliveries
 -- Takes deliveries that are due, for as long as one try may last: some of each destination, those that work first, and of
 -- one that fails a single one. A later one of a job and a receiver waits for an earlier one: for three tries of that, or
--- for five minutes.
+-- for five minutes. What is for a hook is left to the processes that have the hook.
 with recursive destination as (
     (select d.tenant, d.destination from deliveries d where d.status = 'waiting'
     order by d.tenant, d.destination limit 1)
@@ -109,7 +112,8 @@ candidate as (
         select d.delivery_id, d.next_at, d.outbox_id
         from deliveries d
         where d.status = 'waiting' and d.tenant = r.tenant and d.destination = r.destination and d.next_at <= now()
-            and d.kind = any(%(kinds)s::text[]) and (d.head_id is null or d.head_id = d.delivery_id)
+            and (case d.kind when 'hook' then d.receiver else d.kind end) = any(%(ways)s::text[])
+            and (d.head_id is null or d.head_id = d.delivery_id)
             and not exists (
                 select from deliveries e
                 where e.status = 'waiting' and e.job_id = d.job_id and e.receiver = d.receiver
@@ -225,9 +229,29 @@ select w.name from disabled w;
 -- What no process could send, because none has the library or the mail server for it, ends like everything else.
 update deliveries d
 set status = 'dead', ended_at = now(), holder = null,
-    error = coalesce(d.error, 'no process that delivers can send ' || d.kind)
+    error = coalesce(d.error, case d.kind
+        when 'hook' then 'no process that delivers has the hook ' || substring(d.receiver from 6)
+        else 'no process that delivers can send ' || d.kind end)
 where d.status = 'waiting' and d.next_at < now() - interval '1 hour'
     and d.due_since < now() - make_interval(secs => %(seconds)s::float8);
+
+-- name: announce_hooks
+-- Makes the hooks of this process known; writes at most once an hour, and waits for no other process.
+with stale as (
+    select h.name from hooks h
+    where h.name = any(%(hooks)s::text[]) and h.seen_at < now() - interval '1 hour'
+    for update skip locked
+),
+seen as (
+    update hooks h set seen_at = now() from stale s where h.name = s.name
+)
+insert into hooks (name)
+select n.name from unnest(%(hooks)s::text[]) as n (name) where not exists (select from hooks h where h.name = n.name)
+on conflict do nothing;
+
+-- name: forget_hooks
+-- Forgets hooks that no process has had for so long: their app was removed.
+delete from hooks h where h.seen_at < now() - make_interval(secs => %(seconds)s::float8);
 
 -- name: forget_deliveries
 -- Deletes what was sent or died long ago, with its events.

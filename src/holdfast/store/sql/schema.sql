@@ -878,6 +878,15 @@ create table failing_destinations (
     held_until timestamptz,
     primary key (tenant, destination)
 );
+
+-- The hooks of apps, which get the ends of the jobs of all tenants. seen_at: about when a process that has the hook has
+-- last made it known. One that no process has had for days is forgotten.
+create table hooks (
+    name text not null,
+    seen_at timestamptz not null default now(),
+    primary key (name)
+);
+
 -- What starts by the clock. A tick moves next_at and inserts its job in one transaction, guarded by the revision, so that
 -- each tick has one job at most. next_at: null while the schedule is paused. waiting: ticks whose job begins when
 -- last_job has ended. schedule_id: a part of the identity of its jobs. source: person, file (the file of its workflow has
