@@ -2263,6 +2263,7 @@ export interface components {
         readonly KeptWebhook: {
             readonly is_new: boolean;
             readonly secret: string | null;
+            readonly warning: string | null;
             readonly webhook: components["schemas"]["Webhook"];
         };
         readonly Key: {
@@ -2752,6 +2753,7 @@ export interface components {
             readonly name: string;
         };
         readonly Retries: {
+            readonly lost: number;
             readonly retries: number;
         };
         readonly Retry: {
@@ -5913,6 +5915,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
+                     *       "lost": 1,
                      *       "retries": 1
                      *     }
                      */
@@ -8430,6 +8433,7 @@ export interface operations {
                      * @example {
                      *       "is_new": true,
                      *       "secret": "secret",
+                     *       "warning": "warning",
                      *       "webhook": {
                      *         "created_at": "2026-03-01T12:00:00Z",
                      *         "created_by": "created by",
@@ -8458,6 +8462,7 @@ export interface operations {
                      * @example {
                      *       "is_new": true,
                      *       "secret": "secret",
+                     *       "warning": "warning",
                      *       "webhook": {
                      *         "created_at": "2026-03-01T12:00:00Z",
                      *         "created_by": "created by",
