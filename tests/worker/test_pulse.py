@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -277,3 +278,19 @@ async def test_a_pulse_closes_its_files_when_its_worker_ends(database_url: str) 
         await keeping
     # The memory of the board stays for as long as the worker may write to it.
     assert this.num_fds() == open_files + 1
+
+
+def test_a_pulse_whose_worker_never_began_closes_its_files(database_url: str) -> None:
+    this = psutil.Process()
+    open_files = this.num_fds()
+    pulse = Pulse(
+        partial(Renewal, database_url, 3.0, renewal_statements()),
+        lease_seconds=3.0,
+        renew_seconds=0.5,
+        grace_seconds=1.0,
+        hang_seconds=60.0,
+    )
+    del pulse
+    # An open file that is collected is a warning, and a warning fails the test.
+    gc.collect()
+    assert this.num_fds() == open_files

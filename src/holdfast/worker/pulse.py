@@ -23,9 +23,10 @@ import struct
 import subprocess
 import sys
 import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import orjson
 
@@ -120,6 +121,11 @@ class Board:
         _NUMBER.pack_into(self._memory, place, number)
 
 
+def _close(*opened: IO[bytes]) -> None:
+    for file in opened:
+        file.close()
+
+
 class Pulse:
     """The worker's side: starts the watcher, shows it what the worker holds, and sees the renewals that it made."""
 
@@ -142,9 +148,11 @@ class Pulse:
         self._watcher: subprocess.Popen[bytes] | None = None
         self._ended = asyncio.Event()
         self._last = b""
-        # Both go with the last process that has them open; this one closes them when it keeps no watcher any more.
+        # Both go with the last process that has them open; this one closes them when it keeps no watcher any more,
+        # or with this object, if its worker ends before it begins.
         self._shared = tempfile.TemporaryFile()  # noqa: SIM115
         self._signals = tempfile.TemporaryFile()  # noqa: SIM115
+        weakref.finalize(self, _close, self._shared, self._signals)
         os.ftruncate(self._shared.fileno(), BOARD_BYTES)
         self._board = Board(self._shared.fileno())
         self._releases_seen = 0
