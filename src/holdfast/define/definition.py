@@ -107,6 +107,8 @@ class Definition:
     """No part of it either: when its jobs start by the clock. Only a registration of the document applies it."""
     _canonical: list[bytes] = field(default_factory=list, init=False, compare=False, repr=False)
     """Its canonical form, computed at the first use: many jobs share a definition."""
+    _hash: list[str] = field(default_factory=list, init=False, compare=False, repr=False)
+    """The hash of that form, likewise."""
 
     def node(self, name: str) -> Node:
         for node in self.nodes:
@@ -163,7 +165,9 @@ class Definition:
 
     def hash(self) -> str:
         """The same for every spelling of the same workflow, whichever language it was written in."""
-        return hashlib.sha256(self.canonical_bytes()).hexdigest()
+        if not self._hash:
+            self._hash.append(hashlib.sha256(self.canonical_bytes()).hexdigest())
+        return self._hash[0]
 
 
 def _breakers(stored: Iterable[dict[str, Any]], stated: Mapping[str, list[str]]) -> tuple[BreakerRules, ...]:

@@ -93,9 +93,9 @@ def value_problems(declared: Input, value: Any) -> Iterator[str]:
         if declared.pattern is not None and not pattern.matches(declared.pattern, value):
             yield f"does not match the pattern {declared.pattern}"
         yield from _length_problems(declared, len(value), "characters")
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, (list, tuple)):
         yield from _length_problems(declared, len(value), "entries")
-    elif isinstance(value, int | float) and not isinstance(value, bool):
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
         if declared.minimum is not None and value < declared.minimum:
             yield f"must be at least {declared.minimum:g}"
         if declared.maximum is not None and value > declared.maximum:

@@ -164,7 +164,8 @@ def _walk(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, str]]:
             if not isinstance(key, str):
                 yield path, f"has the key {key!r:.40}, which is not text"
                 continue
-            yield from ((path, f"has a key that {fault}") for fault in _text_faults(key))
+            if not _is_plain(key):
+                yield from ((path, f"has a key that {fault}") for fault in _text_faults(key))
             if depth == MAX_DEPTH or not _is_plain(item):
                 yield from _walk(item, (*path, key), depth + 1)
     elif isinstance(value, list | tuple):

@@ -61,6 +61,11 @@ def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
+def _empty(kind: type, **rules: Any) -> Any:
+    """A field without values, if none are given. Of a default that is no factory each body would get a deep copy."""
+    return Field(default_factory=kind, json_schema_extra={"default": kind()}, **rules)
+
+
 class Body(BaseModel):
     """What all bodies have in common."""
 
@@ -110,22 +115,22 @@ class Submit(Body):
     that of a Python file, give the `definition`, too."""
     definition_hash: str | None = Field(None, max_length=64)
     """With `workflow`: the hash of another of its versions than the current one."""
-    inputs: dict[str, Any] = {}
+    inputs: dict[str, Any] = _empty(dict)
     """The inputs of the workflow, by name."""
     key: str | None = Field(None, min_length=1, max_length=500)
     """Name of this submission: for one workflow, the same key is the same job. The header `Idempotency-Key` is another
     way to say it."""
     priority: int = Field(0, ge=-1000, le=1000)
     """Tasks of jobs with a higher number run first."""
-    labels: Pairs = {}
+    labels: Pairs = _empty(dict)
     """Names and values of yours; jobs are found by them."""
     correlation_id: str | None = None
     """What you call the things of one cause; jobs are found by it."""
-    external_ids: Pairs = {}
+    external_ids: Pairs = _empty(dict)
     """The ids that other systems have for this job, by namespace; jobs are found by them."""
     callback_url: str | None = None
     """Where you want to be called back when the job has ended. It is stored with the job."""
-    notify: list[Receiver] = Field([], max_length=MAX_NOTIFY_RULES)
+    notify: list[Receiver] = _empty(list, max_length=MAX_NOTIFY_RULES)
     """Receivers of the job's events, beside those that its workflow names."""
     resume: bool = False
     """If the same submission has failed before, continue that job."""

@@ -63,8 +63,7 @@ class PostgresSubmissions(PostgresSession):
         while left:
             runs |= await self._insert_jobs(left)
             # They were compared the first time; what was made then stays.
-            left = [job._replace(defaults_mark=None) for job in left]
-            left = [job for job in left if job.job_id not in runs]
+            left = [job._replace(defaults_mark=None) for job in left if job.job_id not in runs]
             found = await self.jobs_by_identity(left)
             known |= found
             left = [job for job in left if _is_open(job, found.get((job.tenant, job.identity)))]

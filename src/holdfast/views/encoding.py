@@ -30,14 +30,18 @@ def named(key: str) -> Mapping[str, Any]:
 
 def to_json(view: Any) -> Any:
     """What `json.dumps` takes: views become objects with their fields in order, times RFC 3339 texts in UTC."""
-    if type(view) in LEAVES:
+    kind: Any = type(view)
+    if kind in LEAVES:
         return view
-    if is_dataclass(view) and not isinstance(view, type):
+    keys = _keys(kind)
+    if keys is not None:
         answer = {}
-        for name, key, metadata in _keys(type(view)):
+        for name, key, is_verbatim, is_optional in keys:
             value = getattr(view, name)
-            if "if_any" not in metadata or (value is not None and value != ()):
-                answer[key] = value if "verbatim" in metadata else to_json(value)
+            if is_optional and (value is None or value == ()):
+                continue
+            # Most fields are leaves. A list of many views has many thousands of them: each is looked at here.
+            answer[key] = value if is_verbatim or type(value) in LEAVES else to_json(value)
         return answer
     if isinstance(view, datetime):
         return moment(view)
@@ -51,7 +55,12 @@ def to_json(view: Any) -> Any:
 
 
 @cache
-def _keys(kind: Any) -> tuple[tuple[str, str, Mapping[str, Any]], ...]:
-    """Each field of a view with its key in JSON."""
+def _keys(kind: Any) -> tuple[tuple[str, str, bool, bool], ...] | None:
+    """Each field of a view with its key in JSON, whether it is JSON already, and whether it may be left out.
+
+    None: it is no view.
+    """
+    if not is_dataclass(kind):
+        return None
     found = ((one.name, one.metadata.get("json", one.name), one.metadata) for one in fields(kind))
-    return tuple((name, key, metadata) for name, key, metadata in found if key is not None)
+    return tuple((name, key, "verbatim" in given, "if_any" in given) for name, key, given in found if key is not None)
