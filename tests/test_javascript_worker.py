@@ -100,7 +100,7 @@ async def test_a_javascript_worker_registers_again_after_an_outage_that_was_long
             await eventually(partial(workers, "ended_at is null", 0), 60)
             async with api_process(database_url, tmp_path, HOLDFAST_PORT=str(port)):
                 job_id = await engine.submit(FLOW, {"items": list(range(20))})
-                status = await engine.finished(job_id, 60)
+                status = await engine.finished(job_id, 120)
                 worker.send_signal(signal.SIGTERM)
                 said = (await asyncio.wait_for(worker.communicate(), 30))[0].decode()
         assert (status["status"], worker.returncode) == ("completed", 0), said

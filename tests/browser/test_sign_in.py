@@ -48,7 +48,7 @@ async def test_the_link_of_up_opens_the_overview_once(database_url: str, windows
         with windows.watch.allowing("status of 401"):
             await second.goto(link)
             await second.get_by_role("button", name="Sign in").click()
-            await expect(second.locator("body")).to_contain_text("The credential is not valid, or it has ended.")
+            await expect(second.locator("body")).to_contain_text("This link works no more")
         await windows.close()
 
 

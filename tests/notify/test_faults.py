@@ -73,7 +73,7 @@ async def test_invariant_28_nothing_is_lost_when_a_process_is_struck(
         await eventually(is_struck)
         with orchestrator(database_url, tmp_path):
             await stage.pass_time(LEASE_SECONDS + 1)
-            await eventually(all_sent)
+            await eventually(all_sent, 60)
     ids = dict(await stage.sql("select delivery_id::text, outbox_id from deliveries"))
     assert set(receiver.ids) == ids.keys()
     assert len(ids) == 6
@@ -108,7 +108,7 @@ async def test_each_event_is_in_one_mail_when_a_process_is_killed(
             await eventually(is_struck)
             with orchestrator(database_url, tmp_path, **mails):
                 await stage.pass_time(LEASE_SECONDS + 1)
-                await eventually(all_sent)
+                await eventually(all_sent, 60)
     contents = {str(mail["Message-ID"]): str(mail.get_body(("plain",))) for mail in box.mails}
     ((mails_made,),) = await stage.sql("select count(distinct head_id) from deliveries")
     assert len(contents) == mails_made == 1
@@ -146,7 +146,7 @@ nodes:
             await stage.retry_now()
             return {row[0] for row in await stage.deliveries()} == {"sent"}
 
-        await eventually(all_sent)
+        await eventually(all_sent, 60)
     assert status["status"] == "failed"
     taken = {request.id: request.json for request in receiver.requests}
     noted = await stage.sql("select d.delivery_id::text, o.event from deliveries d join outbox o using (outbox_id)")
