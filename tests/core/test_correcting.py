@@ -426,6 +426,7 @@ def test_an_item_whose_params_were_refused_runs_with_those_that_a_person_gives()
         ("each", {"items": (1, 2)}, "one task at a time"),
         ("each", {"items": (1,), "code": "X"}, "one task at a time"),
         ("prepare", {"items": (1,)}, "one task at a time"),
+        ("each", {"items": (6,)}, "item 6 of each has no task yet"),
         ("all", {}, "takes the results of other tasks"),
     ],
 )

@@ -275,6 +275,9 @@ def _refusal_of_params(state: JobState, node: NodeState, request: Request) -> Re
     if request.verb is not Verb.CLEAR or not is_one or request.code is not None or request.fingerprint is not None:
         name = Remedy("Name it with --item N." if program.has_items else "Leave --item, --code and --fingerprint out.")
         return Refusal("params are given to one task at a time", name)
+    if request.items and request.items[0] >= node.expanded:
+        go_on = Remedy("Let the job make it first", "resume", state.job_id)
+        return Refusal(f"item {request.items[0]} of {node.name} has no task yet", go_on)
     return None
 
 
