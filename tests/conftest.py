@@ -180,7 +180,7 @@ def with_database(url: str, name: str) -> str:
     return url.rsplit("/", 1)[0] + "/" + name
 
 
-async def eventually(look: Callable[[], Awaitable[Answer | None]], seconds: float = 20.0) -> Answer:
+async def eventually(look: Callable[[], Awaitable[Answer | None]], seconds: float = 60.0) -> Answer:
     """Call `look` until its answer is true, and return the answer; fails after the deadline."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds

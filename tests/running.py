@@ -67,7 +67,7 @@ class Engine:
         definition = load_text(workflow) if isinstance(workflow, str) else workflow
         return (await self.client.submit(definition, inputs, key=key)).job_id
 
-    async def finished(self, job_id: str, seconds: float = 30.0) -> dict[str, Any]:
+    async def finished(self, job_id: str, seconds: float = 60.0) -> dict[str, Any]:
         """The status object of the job once it has ended."""
 
         async def has_ended() -> bool:

@@ -42,6 +42,10 @@ SETTINGS = {
 }
 
 
+READY_SECONDS = 90.0
+"""How long a process may take to start while all cores are busy."""
+
+
 class OutOfTime(Exception):
     """A condition did not become true in time."""
 
@@ -159,7 +163,7 @@ class Process:
         async def says_so() -> bool:
             return "is running as" in self.log.read_text() or not self.is_alive
 
-        await until(f"{self.service} {self.popen.pid} is ready", says_so)
+        await until(f"{self.service} {self.popen.pid} is ready", says_so, READY_SECONDS)
 
     def send(self, number: signal.Signals) -> None:
         self.popen.send_signal(number)

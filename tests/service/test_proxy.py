@@ -73,7 +73,9 @@ async def test_below_a_path_the_cookie_and_the_links_have_it(database_url: str) 
         assert (made.status_code, made.headers["location"]) == (303, "/holdfast/")
         assert "path=/holdfast;" in made.headers["set-cookie"].lower()
         first = (await browser.get("/")).text
-        assert '<base href="/holdfast/" />' in first or 'href="/holdfast/openapi.json"' in first, "with and without the UI"
+        assert '<base href="/holdfast/" />' in first or 'href="/holdfast/openapi.json"' in first, (
+            "with and without the UI"
+        )
         assert 'action="/holdfast/api/v1/session"' in (await browser.get("/sign-in")).text
 
 
