@@ -4,7 +4,7 @@ export type Tone = "waiting" | "running" | "completed" | "partial" | "failed" | 
 
 interface Look {
   readonly tone: Tone;
-  /** A sign beside the colour: nobody needs to tell colours apart. */
+  /** A sign beside the colour, so that a status can be read without colours. */
   readonly sign: string;
 }
 

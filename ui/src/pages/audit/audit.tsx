@@ -44,7 +44,7 @@ export function Audit() {
           ))}
         </form>
       }
-      empty={{ title: query.text === "" ? "Nobody has changed anything yet." : "No change is like this." }}
+      empty={{ title: query.text === "" ? "There are no changes yet." : "No change is like this." }}
       columns={[
         { title: "when", cell: (line) => <When at={line.at} /> },
         { title: "who", cell: (line) => <span title={[line.key, line.address].filter(Boolean).join(" from ")}>{line.actor}</span> },

@@ -33,7 +33,7 @@ export function Graph({ job }: { readonly job: Job }) {
     { path: { workflow_id: job.workflow_id }, query: { definition_hash: hash } },
     { enabled: hash !== undefined },
   );
-  if (job.nodes.length > MOST_DRAWN) return <NodeList job={job} note={`A drawing of ${count(job.nodes.length)} nodes helps nobody.`} />;
+  if (job.nodes.length > MOST_DRAWN) return <NodeList job={job} note={`A drawing of ${count(job.nodes.length)} nodes cannot be read.`} />;
   if (definition.error) return <NodeList job={job} />;
   return (
     <div className="stack">

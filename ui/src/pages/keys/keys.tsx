@@ -138,7 +138,7 @@ function Tenants() {
       actions={<MakeTenant />}
       found={listOf(tenants)}
       idOf={(one) => one.name}
-      empty={{ title: "Nobody has made a tenant: there is only the default one.", command: "holdfast tenants add NAME" }}
+      empty={{ title: "There is only the default tenant.", command: "holdfast tenants add NAME" }}
       columns={[
         { title: "tenant", cell: (one) => <strong>{one.name}</strong> },
         { title: "queues", cell: (one) => one.queues?.join(", ") ?? "every queue" },

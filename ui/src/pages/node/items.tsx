@@ -46,7 +46,7 @@ function List({ job, node, runs, counts, total }: ListProps) {
   const order = useMemo(() => (wanted === "" ? orderOf(runs, "failed") : wanted === "by index" ? orderOf(runs, null) : only(runs, wanted)), [runs, wanted]);
   const box = useRef<HTMLDivElement>(null);
   const [cursor, setCursor] = useState(-1);
-  // eslint-disable-next-line react-hooks/incompatible-library -- the list is measured anew at each scroll, on purpose
+  // eslint-disable-next-line react-hooks/incompatible-library -- the list is measured again at each scroll, on purpose
   const virtual = useVirtualizer({
     count: order.rows.length,
     getScrollElement: () => box.current,
