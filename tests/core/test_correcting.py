@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -426,13 +427,29 @@ def test_an_item_whose_params_were_refused_runs_with_those_that_a_person_gives()
         ("each", {"items": (1, 2)}, "one task at a time"),
         ("each", {"items": (1,), "code": "X"}, "one task at a time"),
         ("prepare", {"items": (1,)}, "one task at a time"),
-        ("each", {"items": (6,)}, "item 6 of each has no task yet"),
+        ("each", {"items": (6,)}, "each has no item 6"),
         ("all", {}, "takes the results of other tasks"),
     ],
 )
 def test_params_are_given_to_one_task_with_a_handler(node: str, more: dict[str, Any], why: str) -> None:
     plan = ended().plan("clear", node, params={"n": 1}, **more)
     assert isinstance(plan, Refusal) and why in plan.reason
+
+
+def test_params_for_an_item_that_a_failure_left_unmade_are_refused_with_a_verb_that_makes_it() -> None:
+    """No row had them, and the item would have run with its own."""
+    stopped = Workflow("w", inputs={"items": {"type": "array"}})
+    stopped.fan_out(
+        "each", source="{{ inputs['items'] }}", handler="h", on_item_failure="stop", params={"n": "{{ item }}"}
+    )
+    job = OneJob(stopped, {"items": list(range(8))}, replace(RULES, chunk_size=1, window_size=1))
+    job.submit()
+    job.fail("each", 0, permanent=True)
+    assert str(job.state.status) == "failed" and job.node("each").expanded < 8
+    plan = job.plan("clear", "each", items=(7,), params={"n": 1})
+    assert isinstance(plan, Refusal) and plan.reason == "item 7 of each has no task yet"
+    assert plan.remedy.verb == "resume"
+    assert job.recover(plan.remedy.verb).applied
 
 
 @pytest.mark.parametrize("bad", [(), (("each", 2),)])

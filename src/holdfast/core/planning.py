@@ -276,9 +276,17 @@ def _refusal_of_params(state: JobState, node: NodeState, request: Request) -> Re
         name = Remedy("Name it with --item N." if program.has_items else "Leave --item, --code and --fingerprint out.")
         return Refusal("params are given to one task at a time", name)
     if request.items and request.items[0] >= node.expanded:
-        go_on = Remedy("Let the job make it first", "resume", state.job_id)
-        return Refusal(f"item {request.items[0]} of {node.name} has no task yet", go_on)
+        return _refusal_of_unmade(state, node, request.items[0])
     return None
+
+
+def _refusal_of_unmade(state: JobState, node: NodeState, item: int) -> Refusal:
+    """Params cannot be given to a task that is not there: no row would keep them."""
+    if item >= node.width:
+        return Refusal(f"{node.name} has no item {item}", Remedy("See what it has", "status", state.job_id))
+    go_on = Remedy("Let the job make it first", "resume", state.job_id)
+    wait = Remedy("Wait until it has one", "watch", state.job_id)
+    return Refusal(f"item {item} of {node.name} has no task yet", go_on if state.status in RESUMABLE else wait)
 
 
 def _refusal_by_hand(state: JobState, node: NodeState, request: Request) -> Refusal | None:
