@@ -70,7 +70,8 @@ WHOLE_NODE: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
 def crowded(request: pytest.FixtureRequest, server_url: str, template_database: str) -> Iterator[Planner]:
     """Depending on the parameter, plans are made now or before, while the tables were empty."""
     with own_database(server_url, template_database) as url, planner(url) as crowd:
-        crowd.connection.execute(INDEX_SETTINGS.replace("true", "false").encode())
+        for name, value in INDEX_SETTINGS.items():
+            crowd.connection.execute("select set_config(%s, %s, false)", (name, value))
         if request.param == "empty":
             for statement, (parameters, _) in (READS | WHOLE_NODE).items():
                 crowd.plan_of(statement, parameters)

@@ -177,7 +177,7 @@ class PostgresJobLists(PostgresInstallationReader):
 
     async def queues(self) -> list[QueueLine]:
         """The tasks of the tenant, by queue."""
-        return await self._records(QueueLine, "queue_lines")
+        return await self._by_hash(QueueLine, "queue_lines")
 
     async def ended_by_hour(self, since: datetime) -> list[EndedJobs]:
         """How many jobs ended since that time, by hour; hours without any are left out."""

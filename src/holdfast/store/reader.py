@@ -14,9 +14,11 @@ R = TypeVar("R")
 
 # The planner does not know how many rows a job has. If it believes that they are few, it reads all of them and sorts
 # them, for each page.
-INDEX_SETTINGS = "select " + ", ".join(
-    f"set_config('{name}', 'off', true)" for name in ("enable_bitmapscan", "enable_sort", "enable_incremental_sort")
-)
+INDEX_SETTINGS = {"enable_bitmapscan": "off", "enable_sort": "off", "enable_incremental_sort": "off"}
+
+# Lanes, gates and breakers may be many thousands: only hashes join them in time. Tables that Postgres last counted when
+# they were empty would be joined row by row, so that is forbidden.
+HASH_SETTINGS = {"enable_hashjoin": "on", "enable_nestloop": "off"}
 
 
 class PostgresReader:
@@ -33,12 +35,21 @@ class PostgresReader:
 
     async def _by_index(self, kind: Callable[..., R], statement: str, /, **parameters: Any) -> list[R]:
         """Rows of one job, of which there may be very many: they are read by an index, in its order, and not sorted."""
+        return records(kind, await self._with_settings(INDEX_SETTINGS, statement, **parameters))
+
+    async def _by_hash(self, kind: Callable[..., R], statement: str, /, **parameters: Any) -> list[R]:
+        """Rows that are joined from whole tables."""
+        return records(kind, await self._with_settings(HASH_SETTINGS, statement, **parameters))
+
+    async def _with_settings(self, settings: dict[str, str], statement: str, /, **parameters: Any) -> Answer:
+        """The settings are those of Postgres. They end with the statement."""
+        calls = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in settings.items())
         values = {"tenant": self._tenant} | parameters
         async with self._connections.use("reading") as connection:
             async with connection.pipeline(), connection.transaction():
-                await connection.execute(INDEX_SETTINGS)
+                await connection.execute(f"select {calls}".encode())
                 cursor = await connection.execute(query(statement), values, prepare=True)
-            return records(kind, await answer_of(cursor))
+            return await answer_of(cursor)
 
     async def _fetch(self, statement: str, /, **parameters: Any) -> list[dict[str, Any]]:
         return by_name(await self._answer(statement, **parameters))

@@ -179,9 +179,13 @@ counted as materialized (
 shut as materialized (
     {{shut_gates}}
 ),
+held as materialized (
+    select distinct l.lane_id from lane l join counted c on c.lane_id = l.lane_id cross join unnest(l.gates) as g (gate)
+    where g.gate in (select s.gate from shut s)
+),
 judged as (
-    select l.queue, c.*, exists (select 1 from shut s where s.gate = any(l.gates)) as is_held
-    from lane l join counted c on c.lane_id = l.lane_id
+    select l.queue, c.*, h.lane_id is not null as is_held
+    from lane l join counted c on c.lane_id = l.lane_id left join held h on h.lane_id = l.lane_id
     where l.tenant = coalesce(%(tenant)s, l.tenant)
 )
 select j.queue, sum(j.waiting + case when j.is_held then 0 else j.ready end)::bigint as queued,
