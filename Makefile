@@ -69,7 +69,8 @@ sim-real: $(READY) ## The same on a real Postgres; the seed decides the order of
 mutants: $(READY) ## Break the code on purpose, in many places: the tests must notice every breakage
 	@$(BIN)/python -m tests.simulation.mutants
 
-chaos: $(READY) ## Inject every fault into real processes, RUNS times each (ONLY=NAME)
+chaos: $(READY) ui ## Run the slow tests, then inject every fault into real processes, RUNS times each (ONLY=NAME)
+	@$(if $(ONLY),:,$(BIN)/pytest -q -n $(AT_ONCE) --dist worksteal -m chaos)
 	@$(BIN)/python -m tests.chaos --runs $(RUNS) $(if $(ONLY),--only "$(ONLY)")
 	@$(if $(ONLY),:,$(MAKE) --no-print-directory api)
 

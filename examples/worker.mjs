@@ -29,18 +29,29 @@ async function* results(task, node) {
   }
 }
 
+class Problem extends Error {
+  constructor(text) {
+    const { code, detail } = JSON.parse(text);
+    super(`${code}: ${detail}`);
+    this.code = code;
+  }
+}
+
 async function ask(method, path, body, headers = {}) {
-  // Every request may be sent again: the service answers the same.
+  // A request without a whole answer is sent again. If the service has carried it out, it answers the same.
   for (let wait = 100; ; wait = Math.min(wait * 2, 5000)) {
-    const answer = await fetch(`${url}/api/v1/worker/${path}`, {
-      method,
-      headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json", ...headers },
-      body: body && JSON.stringify(body),
-    }).catch(() => undefined);
-    if (answer?.ok) return answer.json();
-    if (answer && ![429, 502, 503, 504].includes(answer.status)) {
-      const problem = await answer.json();
-      throw Object.assign(new Error(`${problem.code}: ${problem.detail}`), { code: problem.code });
+    try {
+      const answer = await fetch(`${url}/api/v1/worker/${path}`, {
+        method,
+        headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json", ...headers },
+        body: body && JSON.stringify(body),
+        signal: AbortSignal.timeout(30_000),
+      });
+      const text = await answer.text();
+      if (answer.ok) return JSON.parse(text);
+      if (![429, 502, 503, 504].includes(answer.status)) throw new Problem(text);
+    } catch (error) {
+      if (error instanceof Problem) throw error;
     }
     await pause(wait);
   }

@@ -25,6 +25,24 @@ Answer = TypeVar("Answer")
 
 _TEMPLATE_LOCK = 7_301_988
 
+# Most tables are empty, and to look is twice as fast as to delete nothing.
+_DELETE_ROWS = """
+do $$
+declare
+    name text;
+    has_rows bool;
+begin
+    for name in select tablename from pg_tables where schemaname = 'holdfast'
+        and tablename not in ('migrations', 'installation_secrets') order by tablename = 'workflows'
+    loop
+        execute format('select exists (select from holdfast.%I)', name) into has_rows;
+        if has_rows then
+            execute format('delete from holdfast.%I', name);
+        end if;
+    end loop;
+end $$
+"""
+
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Says how many cases the tests made that generate them, and what they did not test."""
@@ -144,14 +162,8 @@ def _empty(connection: psycopg.Connection) -> None:
         "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
         " where datname = current_database() and pid <> pg_backend_pid()"
     )
-    tables = connection.execute(
-        "select tablename from pg_tables where schemaname = 'holdfast'"
-        " and tablename not in ('migrations', 'installation_secrets') order by tablename = 'workflows'"
-    ).fetchall()
-    with connection.transaction():
-        connection.execute("drop schema if exists stac cascade")
-        for (table,) in tables:
-            connection.execute(sql.SQL("delete from {}").format(sql.Identifier("holdfast", table)))
+    connection.execute("drop schema if exists stac cascade")
+    connection.execute(_DELETE_ROWS)
 
 
 @pytest.fixture

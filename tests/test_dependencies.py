@@ -17,6 +17,7 @@ import pytest
 from tests import sources
 from tests.conftest import eventually
 from tests.gateway import URL, Gateway
+from tests.marks import HTTP_IN_CHAOS
 from tests.running import Engine
 from tests.service.serving import serving_http
 
@@ -126,6 +127,7 @@ async def pauses(engine: Engine, job_id: str) -> list[float]:
     return [following[0] - earlier[1] for earlier, following in pairwise(attempts)]
 
 
+@HTTP_IN_CHAOS
 async def test_a_refused_request_is_permanent_and_sent_once(engine: Engine, gateway: Gateway) -> None:
     gateway.mode = "bad request"
     status = await engine.run(ONE)
@@ -133,6 +135,7 @@ async def test_a_refused_request_is_permanent_and_sent_once(engine: Engine, gate
     assert gateway.asked["1"] == 1
 
 
+@HTTP_IN_CHAOS
 @pytest.mark.parametrize(("mode", "code"), [("bad gateway", "GW_5XX"), ("silent", "GW_TIMEOUT"), ("gone", "GW_5XX")])
 async def test_a_transient_failure_is_retried_after_the_right_delay(
     engine: Engine, gateway: Gateway, mode: Any, code: str
@@ -150,6 +153,7 @@ async def test_a_transient_failure_is_retried_after_the_right_delay(
     assert gateway.asked["1"] == (0 if mode == "gone" else 3)
 
 
+@HTTP_IN_CHAOS
 async def test_the_retry_after_of_the_gateway_is_honoured(engine: Engine, gateway: Gateway) -> None:
     gateway.mode = "busy"
     job_id = await engine.submit(ONE)
@@ -198,6 +202,7 @@ async def test_an_outage_opens_the_breaker_which_closes_by_itself_without_spendi
     assert (await rows(engine, "select sum(retry_count) < 5, count(*) from tasks where item >= 0")) == [(True, 200)]
 
 
+@HTTP_IN_CHAOS
 async def test_a_handler_that_guards_its_calls_waits_for_the_breaker_too(engine: Engine, gateway: Gateway) -> None:
     workflow = """
 workflow_id: guarded
@@ -213,6 +218,7 @@ nodes:
     assert (status["status"], status["result"]) == ("completed", ["well: 1", "well: 2", "well: 3"])
 
 
+@HTTP_IN_CHAOS
 @pytest.mark.parametrize("probe", ["{url: 'GATEWAY/health'}", "{handler: gateway.check}"])
 async def test_a_probe_calls_the_dependency_before_any_task_does(engine: Engine, gateway: Gateway, probe: str) -> None:
     probing = f"probe: {probe.replace('GATEWAY', gateway.url)}"
@@ -234,6 +240,7 @@ async def test_a_probe_calls_the_dependency_before_any_task_does(engine: Engine,
     assert (await rows(engine, "select count(*) from breaker_changes where reason = 'its probe passed'")) == [(1,)]
 
 
+@HTTP_IN_CHAOS
 @pytest.mark.parametrize("engine", ["probe.claimed:kill", "probe.asked:kill"], indirect=True)
 async def test_a_worker_that_dies_while_it_probes_delays_the_breaker_for_a_while_only(
     engine: Engine, gateway: Gateway, tmp_path: Path, request: pytest.FixtureRequest
@@ -257,6 +264,7 @@ async def test_a_worker_that_dies_while_it_probes_delays_the_breaker_for_a_while
     assert (await rows(engine, "select count(*) from breaker_changes where reason = 'its probe passed'")) == [(1,)]
 
 
+@HTTP_IN_CHAOS
 async def test_a_limit_holds_over_two_workers(engine: Engine, gateway: Gateway) -> None:
     workflow = """
 workflow_id: limited

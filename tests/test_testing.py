@@ -18,6 +18,7 @@ import pytest
 from holdfast import Context, InvalidInput, Permanent, Transient, Workflow, handler, testing
 from holdfast.embedded import watchdog
 from holdfast.testing import run_workflow, run_workflow_async
+from tests.marks import IN_CHAOS
 
 
 @handler("test.double")
@@ -203,6 +204,7 @@ assert run_workflow(flow).status == "completed"
 """
 
 
+@IN_CHAOS
 def test_nothing_is_left_in_the_temporary_folder_even_of_a_process_that_was_killed(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     killed = f"{RUNS_ONE}import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n"

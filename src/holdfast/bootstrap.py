@@ -13,7 +13,7 @@ from holdfast.embedded.server import use_embedded
 from holdfast.operations.scope import Scope
 from holdfast.service_address import checked_url, is_loopback, refuse_service
 from holdfast.settings import Settings
-from holdfast.store.connection import check_url
+from holdfast.store.database_url import check_url
 from holdfast.store.installation import PostgresInstallation
 from holdfast.store.payloads import Payloads, open_objects
 from holdfast.store.postgres import PostgresStore

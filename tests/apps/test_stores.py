@@ -22,6 +22,7 @@ from holdfast.apps.raster.handlers import blob_to_mount, create_cog, process_til
 from holdfast.define.registry import Registry
 from tests import stores
 from tests.apps.raster.making import Task, make, ramp
+from tests.marks import IN_CHAOS
 from tests.running import running
 
 STACK = load_file(Path(flood.__file__).with_name("flood_stack.yaml"))
@@ -257,7 +258,7 @@ def test_an_inventory_of_a_store_downloads_nothing(bucket: stores.Bucket, task: 
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("bucket", ["s3", "google"], indirect=True)
+@pytest.mark.parametrize("bucket", ["s3", pytest.param("google", marks=IN_CHAOS)], indirect=True)
 async def test_the_flood_pipeline_runs_from_store_to_store(
     bucket: stores.Bucket, handlers: Registry, task: Task, tmp_path: Path, database_url: str
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import stat
+from itertools import product
 from pathlib import Path
 
 import httpx2
@@ -13,7 +14,9 @@ import pytest
 
 from holdfast.service.web_ui import packaged
 from tests.cli.conftest import Command, finished, line_that_has, spawn
+from tests.marks import rest_in_chaos
 
+PUBLIC_URL = "https://holdfast.example/flood/"
 LOCAL = {"HOLDFAST_API": "1", "HOLDFAST_PORT": "0", "HOLDFAST_GRACE_SECONDS": "0.1"}
 
 
@@ -52,8 +55,10 @@ def test_the_link_of_up_signs_a_browser_in_once(database: Command, tmp_path: Pat
         serving.communicate()
 
 
-@pytest.mark.parametrize("public_url", [None, "https://holdfast.example/flood/"])
-@pytest.mark.parametrize("service", ["up", "api"])
+@pytest.mark.parametrize(
+    ("service", "public_url"),
+    rest_in_chaos(product(("up", "api"), (None, PUBLIC_URL)), ("up", None), ("api", PUBLIC_URL)),
+)
 def test_a_service_says_where_the_web_ui_is(database: Command, service: str, public_url: str | None) -> None:
     more = {"HOLDFAST_PUBLIC_URL": public_url} if public_url is not None else {}
     serving = spawn(service, **LOCAL, **more)

@@ -14,6 +14,7 @@ import pytest
 from holdfast.errors import ExitCode
 from tests.cli.conftest import Command, finished, line_that_has, spawn
 from tests.cli.test_fleet import until
+from tests.marks import rest_in_chaos
 
 WAITING = """
 import asyncio
@@ -78,8 +79,17 @@ def test_a_worker_that_is_terminated_gives_its_task_back(database: Command) -> N
     assert (status["status"], status["counts"]["running"]) == ("running", 0)
 
 
-@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize(("second", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    rest_in_chaos(
+        [
+            (first, second, code)
+            for first in (signal.SIGTERM, signal.SIGINT)
+            for second, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130))
+        ],
+        (signal.SIGINT, signal.SIGINT, 130), (signal.SIGTERM, signal.SIGTERM, 143),
+    ),
+)  # fmt: skip
 def test_a_second_signal_ends_a_service_at_once_and_says_what_it_left_behind(
     database: Command, first: signal.Signals, second: signal.Signals, code: int
 ) -> None:

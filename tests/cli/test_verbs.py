@@ -174,7 +174,7 @@ def test_a_task_with_params_of_a_person_is_marked_until_its_node_begins_again(da
     assert [one.get("corrected") for one in tasks] == [None, True, None]
     Path("mended").touch()
     again = database("rerun", failed, "--from", "each", "--yes", "--handlers", "repairable")
-    assert again.code == 0 and "corrected" not in again.out and ran()[-3:] == ["0", "1", "2"]
+    assert again.code == 0 and "corrected" not in again.out and sorted(ran()[-3:]) == ["0", "1", "2"]
 
 
 def test_wait_and_detach_do_not_go_together(command: Command) -> None:

@@ -25,6 +25,7 @@ import pytest
 from holdfast.embedded import cluster, watchdog
 from holdfast.embedded.server import use_embedded
 from holdfast.errors import InvalidInput, Unreachable
+from tests.marks import IN_CHAOS
 
 PYTHONPATH = f"{Path(cluster.__file__).parents[2]}:{Path(psycopg.__file__).parents[1]}"
 
@@ -286,6 +287,7 @@ def test_a_server_that_was_stopped_by_hand_starts_again_on_the_same_port(home: P
             assert value(url, "select 1") == 1
 
 
+@IN_CHAOS
 def test_an_orphan_that_never_ends_does_not_block_the_next_start(home: Path, processes: Processes) -> None:
     user = processes.start(home)
     url = next_line(user)
@@ -298,6 +300,7 @@ def test_an_orphan_that_never_ends_does_not_block_the_next_start(home: Path, pro
             assert value(url_after, "select 1") == 1
 
 
+@IN_CHAOS
 def test_a_server_that_hangs_while_it_stops_is_replaced(
     home: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -535,6 +538,7 @@ def test_a_forked_child_that_stays_does_not_count_as_a_user(home: Path, processe
         os.kill(child, signal.SIGKILL)
 
 
+@IN_CHAOS
 def test_the_log_stays_small(home: Path, processes: Processes) -> None:
     with use_embedded(home):
         with (home / "postgres.log").open("ab") as log:

@@ -15,7 +15,7 @@ from tests.conftest import eventually
 from tests.notify.hook_app import HOOK, HookApp
 from tests.notify.receiver import Receiver
 from tests.notify.stage import Stage
-from tests.notify.test_faults import HOLDFAST, OURS, orchestrator
+from tests.notify.test_faults import HOLDFAST, STRIKES, orchestrator
 from tests.running import running
 
 pytestmark = pytest.mark.anyio
@@ -69,8 +69,7 @@ async def test_a_process_without_the_app_notes_ends_for_the_hook_and_leaves_them
     assert sorted(words[1] for words in app.ends) == sorted(row[0] for row in waiting)
 
 
-@pytest.mark.parametrize("action", ["kill", "stop", "error"])
-@pytest.mark.parametrize("point", OURS)
+@pytest.mark.parametrize(("point", "action"), STRIKES)
 async def test_invariant_28_no_end_is_lost_to_a_hook_when_a_process_is_struck(
     app: HookApp, stage: Stage, database_url: str, tmp_path: Path, point: str, action: str
 ) -> None:

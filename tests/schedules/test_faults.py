@@ -15,6 +15,7 @@ import pytest
 
 from tests.chaos.fleet import SETTINGS, Process
 from tests.conftest import eventually
+from tests.marks import IN_CHAOS, rest_in_chaos
 from tests.schedules.stage import Stage
 
 pytestmark = pytest.mark.anyio
@@ -58,7 +59,7 @@ async def last_answer(stage: Stage) -> str | None:
     return (await stage.client.schedule("s")).last_answer
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", rest_in_chaos(POINTS, "tick.written"))
 async def test_a_process_that_dies_in_a_tick_leaves_one_job_of_it(stage: Stage, tmp_path: Path, point: str) -> None:
     await stage.add()
     await stage.pass_time("1 second")
@@ -80,7 +81,7 @@ async def test_a_process_that_dies_in_a_tick_leaves_one_job_of_it(stage: Stage, 
     assert len(set(await jobs_with_ticks(stage))) == 2
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", rest_in_chaos(POINTS, "tick.moved"))
 async def test_a_process_that_stands_still_in_a_tick_keeps_it_from_no_other(
     stage: Stage, tmp_path: Path, point: str
 ) -> None:
@@ -98,7 +99,7 @@ async def test_a_process_that_stands_still_in_a_tick_keeps_it_from_no_other(
     assert len(await stage.jobs()) == 2
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", rest_in_chaos(POINTS, "tick.after_commit"))
 async def test_a_lost_connection_in_a_tick_loses_no_tick_and_doubles_none(
     stage: Stage, tmp_path: Path, point: str
 ) -> None:
@@ -112,6 +113,7 @@ async def test_a_lost_connection_in_a_tick_loses_no_tick_and_doubles_none(
     assert len(await stage.jobs()) == 1
 
 
+@IN_CHAOS
 async def test_a_queue_has_a_job_of_each_tick_although_the_leader_is_killed(stage: Stage, tmp_path: Path) -> None:
     await stage.add(every_seconds=1, overlap="queue")
 
@@ -128,6 +130,7 @@ async def test_a_queue_has_a_job_of_each_tick_although_the_leader_is_killed(stag
     assert {later - earlier for earlier, later in pairwise(ticks)} == {timedelta(seconds=1)}
 
 
+@IN_CHAOS
 async def test_processes_whose_clocks_are_wrong_make_one_job_of_each_tick_at_its_time(
     stage: Stage, tmp_path: Path
 ) -> None:

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.chaos.fleet import Process
 from tests.service.serving import GENEROUS
-
-
-def free_port() -> int:
-    """For a service that ends and comes back at the same address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from holdfast.client import Client
 from holdfast.operations.scope import Scope
 from tests.chaos.fleet import Server
 from tests.conftest import eventually
+from tests.marks import IN_CHAOS
 from tests.service.processes import api_process
 from tests.service.serving import API
 
@@ -63,6 +64,7 @@ async def test_a_service_killed_between_commit_and_answer_has_made_each_job_once
     assert {one["job_id"] for one in answered} == made == job_ids(database_url)
 
 
+@IN_CHAOS
 async def test_a_service_killed_after_it_has_sent_a_verb_answers_with_the_same_signal(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -136,6 +138,7 @@ async def test_a_service_that_is_asked_to_end_answers_those_who_wait(database_ur
         assert await process.ended() == 0
 
 
+@IN_CHAOS
 async def test_a_request_that_outlasts_the_end_of_its_service_is_refused_with_retry_after(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -204,6 +207,7 @@ class Load:
             self.wrong.append(answer.text)
 
 
+@IN_CHAOS
 async def test_a_restart_of_postgres_is_answered_with_503_and_the_service_goes_on(
     server: Server, tmp_path: Path
 ) -> None:

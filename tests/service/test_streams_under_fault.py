@@ -19,6 +19,7 @@ from holdfast.operations.scope import Scope
 from holdfast.store.postgres import PostgresStore
 from tests.chaos.fleet import Server
 from tests.conftest import eventually, with_database
+from tests.marks import IN_CHAOS
 from tests.running import client_of, registry, running
 from tests.service.processes import api_process
 from tests.service.serving import Service, serving_http
@@ -123,6 +124,7 @@ async def test_ten_listeners_get_each_event_once_whatever_breaks(server: Server)
     assert sum(one.others["restart"] for one in followers) > 0
 
 
+@IN_CHAOS
 async def test_a_stream_stays_open_while_postgres_restarts(server: Server) -> None:
     url = server.new_database()
     async with serving_http(url) as service, AsyncExitStack() as streams:
@@ -147,6 +149,7 @@ async def test_a_stream_stays_open_while_postgres_restarts(server: Server) -> No
             assert seen == got
 
 
+@IN_CHAOS
 async def test_listeners_of_a_process_that_is_killed_go_on_at_another(server: Server, tmp_path: Path) -> None:
     """The process says nothing to its streams: only the id of the last event that each has got leads on."""
     url = server.new_database()

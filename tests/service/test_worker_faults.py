@@ -18,8 +18,10 @@ from holdfast.settings import Settings
 from holdfast.worker.context import AsyncContext
 from tests.chaos.proxy import BOTH, Proxy
 from tests.conftest import eventually
+from tests.marks import IN_CHAOS
+from tests.ports import free_port
 from tests.running import HOME, QUICK, SHORT_LEASES, Engine, registry, running, streams_kept
-from tests.service.processes import api_process, free_port
+from tests.service.processes import api_process
 from tests.service.serving import API, Service, serving_http
 from tests.service.working import PlainWorker, done, plain_worker, register
 
@@ -46,6 +48,7 @@ def filled(value: Any, lease: str) -> Any:
     return lease if value == "{lease}" else value
 
 
+@IN_CHAOS
 async def test_a_service_killed_between_commit_and_answer_answers_each_call_the_same_when_it_is_made_again(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -106,6 +109,7 @@ nodes:
 """
 
 
+@IN_CHAOS
 async def test_a_worker_whose_service_is_killed_in_each_call_runs_every_task_once(
     database_url: str, tmp_path: Path
 ) -> None:

@@ -121,6 +121,24 @@ async def test_a_lost_connection_does_not_disturb_the_one_that_reuses_its_socket
         assert (await connections.exchange("successor", ONE))[0].rows == [(1,)]
 
 
+async def test_a_pool_that_closes_waits_for_the_end_of_a_statement(database_url: str) -> None:
+    """A regression: another connection got the number of its socket, and both failed."""
+    pool = Connections(database_url, "closing")
+    has_begun = asyncio.Event()
+
+    async def ask() -> object:
+        async with pool.use("asking") as connection:
+            has_begun.set()
+            return await (await connection.execute("select pg_sleep(0.2), 1")).fetchone()
+
+    asking = asyncio.create_task(ask())
+    await has_begun.wait()
+    await pool.close()
+    assert asking.done() and asking.result() == ("", 1)
+    assert await ask() == ("", 1), "it can be used again"
+    await pool.close()
+
+
 async def test_a_process_with_a_lease_does_not_wait_for_ever_on_a_dead_connection(database_url: str) -> None:
     port = port_of(database_url)
     async with Proxy(port) as proxy:

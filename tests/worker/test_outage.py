@@ -16,6 +16,7 @@ from holdfast.settings import Settings
 from tests import sources
 from tests.chaos.proxy import BOTH, Proxy, port_of
 from tests.conftest import eventually
+from tests.marks import HTTP_IN_CHAOS
 from tests.running import QUICK, SHORT_LEASES, Engine, client_of, serving, streams_kept
 from tests.service.serving import serving_http
 
@@ -86,6 +87,7 @@ async def test_a_checkpoint_waits_for_a_database_that_is_away_for_less_than_the_
     assert saved == [("half", {"way": 1})]
 
 
+@HTTP_IN_CHAOS
 @pytest.mark.parametrize("handler", KINDS)
 async def test_a_checkpoint_that_waits_until_the_lease_is_over_is_lost_and_no_retry_is_spent(
     database_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, handler: str
@@ -133,6 +135,7 @@ async def test_files_and_large_outputs_wait_while_the_service_restarts_and_no_re
     assert file.name == "map.txt"
 
 
+@HTTP_IN_CHAOS
 async def test_a_thread_that_saves_into_a_silent_network_is_free_when_the_lease_is_over(
     database_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

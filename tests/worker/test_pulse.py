@@ -20,6 +20,7 @@ from holdfast.worker.pulse import Pulse
 from tests import sources
 from tests.cli.conftest import HOLDFAST
 from tests.conftest import eventually
+from tests.marks import HTTP_IN_CHAOS
 from tests.running import SHORT_LEASES, Engine, client_of, serving
 from tests.service.serving import serving_http
 
@@ -113,6 +114,7 @@ async def outcome(engine: Engine, job_id: str) -> tuple[str, list[str]]:
     return status["status"], [event["event"] for event in await engine.events(job_id)]
 
 
+@HTTP_IN_CHAOS
 async def test_a_handler_that_holds_the_interpreters_lock_for_longer_than_the_lease_keeps_its_lease(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -130,6 +132,7 @@ async def has_watcher(process: psutil.Process) -> bool:
     return any("holdfast.worker.pulse" in child.cmdline() for child in process.children())
 
 
+@HTTP_IN_CHAOS
 async def test_the_watcher_ends_with_a_worker_that_was_killed_and_the_task_runs_elsewhere(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -152,6 +155,7 @@ async def gone(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
+@HTTP_IN_CHAOS
 async def test_a_worker_that_was_stopped_gets_no_help_and_changes_nothing_when_it_goes_on(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -198,6 +202,7 @@ def begun_by(notes: Path) -> dict[int, set[int]]:
     return begun
 
 
+@HTTP_IN_CHAOS
 async def test_invariant_3_a_worker_that_wakes_past_its_lease_begins_nothing(database_url: str, tmp_path: Path) -> None:
     """One is stopped with tasks that it has just claimed, the other one when it is about to call a handler."""
     notes, once = tmp_path / "notes", {"failpoint_once": tmp_path / "once", "concurrency": 1}
@@ -229,6 +234,7 @@ async def test_invariant_3_a_worker_that_wakes_past_its_lease_begins_nothing(dat
     assert third.pid not in (first.pid, second.pid)
 
 
+@HTTP_IN_CHAOS
 async def test_invariant_20_what_waits_in_a_worker_that_hangs_runs_elsewhere_unspent_and_a_signal_ends_it(
     database_url: str, tmp_path: Path
 ) -> None:

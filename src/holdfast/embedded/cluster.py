@@ -127,7 +127,10 @@ class Cluster:
         last_port = _forget_dead_server(home, data)
         cluster = cls(home, data, account, installation, last_port, (home / "postgres.log").stat().st_size)
         password, chosen = home / "postgres.password", secrets.token_urlsafe(32)
-        set_password = f"alter role holdfast password '{chosen}'"
+        set_password = [f"alter role holdfast password '{chosen}'"]
+        if installation.major >= 16:
+            # Iterations slow down an attacker who guesses passwords. Nothing guesses 256 random bits, and connects pay.
+            set_password.insert(0, "set scram_iterations = 1")
         if not (data / "PG_VERSION").exists():
             password.unlink(missing_ok=True)
             cluster._create(server_lock, set_password)
@@ -135,11 +138,11 @@ class Cluster:
             cluster._record_origin(data)
             if password.exists() and re.fullmatch(r"[\w-]{32,}", password.read_text(errors="replace")):
                 return cluster
-            cluster._execute(data, server_lock, set_password)
+            cluster._execute(data, server_lock, *set_password)
         write_secret(password, chosen)
         return cluster
 
-    def _create(self, server_lock: int, set_password: str) -> None:
+    def _create(self, server_lock: int, set_password: list[str]) -> None:
         """Create a cluster in a temporary directory and rename it, so that an incomplete one is never used."""
         draft = self.data.with_name("postgres.new")
         shutil.rmtree(draft, ignore_errors=True)
@@ -151,7 +154,7 @@ class Cluster:
         if self.installation.major >= 17:
             options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         self._run("initdb", ["-D", str(draft), *options], server_lock)
-        self._execute(draft, server_lock, "create database holdfast", set_password)
+        self._execute(draft, server_lock, "create database holdfast", *set_password)
         (self.home / ORIGIN).unlink(missing_ok=True)
         self._record_origin(draft)
         draft.rename(self.data)

@@ -6,19 +6,17 @@ import asyncio
 import re
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from typing import Any, NamedTuple
 
 import psycopg
-import psycopg.conninfo
 from psycopg import pq
 from psycopg.adapt import Transformer
 from psycopg.rows import tuple_row
 
-from holdfast.errors import InvalidInput
-from holdfast.masking import keep_secret
 from holdfast.meters import Sample
+from holdfast.store.database_url import check_url
 from holdfast.store.outage import error_of, is_cured_by_waiting, too_slow, unreachable
 from holdfast.store.reader_pool import READING, ReaderPool
 
@@ -33,6 +31,8 @@ LOCK_SECONDS = 10.0
 """How long a lock of another session is waited for, by those who have no lease."""
 LEASE_LOCK_SECONDS = 0.5
 """The same for those who have one: their neighbours wait behind them. Our own transactions are much shorter."""
+CLOSE_SECONDS = 1.0
+"""For how long a connection that closes waits for the end of its statement."""
 ANSWER_LEASES = 3
 """For how many leases an answer is waited for: a holder must not wait for ever on a connection that has gone dead."""
 
@@ -47,8 +47,6 @@ SESSION_SETTINGS = {
     "enable_seqscan": "off",
     "plan_cache_mode": "force_generic_plan",
 }
-
-_PORT = re.compile(r"[0-9]{0,5}")
 
 
 def session_settings(idle_seconds: float, lock_seconds: float, statement_seconds: float = 0.0) -> bytes:
@@ -309,35 +307,6 @@ def _encoded(value: Any) -> bytes | None:
     return text.replace("\0", "").encode() if "\0" in text else text.encode()
 
 
-def check_url(url: str) -> None:
-    """Refuse what is no Postgres URL before anything is tried, without a part of it; mask its password from now on."""
-    scheme, _, rest = url.partition("://")
-    if _has_open_password(rest):
-        raise InvalidInput(
-            "The database URL is not valid: a character of its user name or password has to be escaped.",
-            remedy="Percent-encode the user name and the password: / as %2F, @ as %40, : as %3A, ? as %3F, # as %23.",
-        )
-    try:
-        parsed = psycopg.conninfo.conninfo_to_dict(url)
-    except psycopg.ProgrammingError:
-        parsed = {}
-    ports = str(parsed.get("port") or "5432").split(",")
-    if not parsed or scheme not in ("postgresql", "postgres") or not all(_PORT.fullmatch(port) for port in ports):
-        raise InvalidInput(
-            "The database URL is not valid.",
-            remedy="Write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE.",
-        )
-    names = [str(parsed.get(name)) for name in ("user", "host", "dbname")]
-    for name in ("password", "sslpassword"):
-        keep_secret(str(parsed.get(name) or ""), names)
-
-
-def _has_open_password(rest: str) -> bool:
-    """Whether libpq would take a part of the user info for a host, a port or a database, and so name it in errors."""
-    authority, _, path = rest.partition("?")[0].partition("/")
-    return authority.count("@") > 1 or "@" in path
-
-
 def _costs_the_connection(error: psycopg.DatabaseError) -> bool:
     """Whether a connection that met this is replaced: the next one may reach another server. A lock costs none."""
     return isinstance(error, psycopg.OperationalError) and not isinstance(error, psycopg.errors.LockNotAvailable)
@@ -442,8 +411,15 @@ class Connections:
         return await connect(self.url, f"{self._name} {role}", *seconds)
 
     async def close(self) -> None:
-        for connection in self._open.values():
+        """A statement that runs is waited for: its socket would close, and others would get the number of it."""
+        for role, connection in self._open.items():
+            lock = self._locks[role]
+            is_ours = False
+            with suppress(TimeoutError):
+                is_ours = await asyncio.wait_for(lock.acquire(), CLOSE_SECONDS)
             await connection.close()
+            if is_ours:
+                lock.release()
         for pipelined in self._pipelined.values():
             await pipelined.close()
         self._open.clear()

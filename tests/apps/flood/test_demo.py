@@ -23,6 +23,7 @@ from holdfast.apps.flood.demo import Demo
 from holdfast.embedded import watchdog
 from holdfast.service.web_ui import packaged
 from tests.embedded.test_server import wait_until
+from tests.marks import IN_CHAOS
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 ITEMS = 16
@@ -78,6 +79,7 @@ def test_the_demo_completes_its_job_and_can_be_run_again(folder: Path) -> None:
     wait_until(lambda: not processes_of(folder))
 
 
+@IN_CHAOS
 def test_a_demo_that_is_kept_shows_its_job_in_the_web_ui_until_ctrl_c(folder: Path) -> None:
     """Without npm there is no UI: then the demo goes on without it, and says so."""
     process = subprocess.Popen(

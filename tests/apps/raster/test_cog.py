@@ -20,6 +20,7 @@ from holdfast.apps.raster import cog
 from holdfast.apps.raster.handlers import create_cog
 from holdfast.apps.raster.storage import sha256_of
 from tests.apps.raster.making import PLACES, Died, Task, make, ramp
+from tests.marks import IN_CHAOS
 
 ROOT = Path(__file__).parent.parent.parent.parent
 
@@ -255,6 +256,7 @@ def test_a_file_that_is_no_cog_is_refused(storage: Path) -> None:
     assert failure.value.code == "COG_INVALID"
 
 
+@IN_CHAOS
 def test_a_cog_of_a_large_raster_needs_little_memory(storage: Path, task: Task) -> None:
     """768 MB of pixels, in at most 300 MB more than the process had before."""
     side, block = 8192, 2048
