@@ -21,6 +21,7 @@ from holdfast.store.columns import by_name, records
 from holdfast.store.connection import Answer, Connection, answer_of
 from holdfast.store.queries import query
 from holdfast.store.read_rows import DECLARED, BreakerView, LimitView
+from holdfast.store.reader import HASH_SETTINGS, ask_with
 from holdfast.store.session import PostgresSession
 
 SHOWN_NAMES = 10
@@ -67,7 +68,8 @@ class PostgresGates:
         return next(view for view in views if view.name == name)
 
     async def limits(self, tenant: str | None = None) -> list[LimitView]:
-        return records(LimitView, await self._ask("read_limits", tenant=tenant))
+        async with self._store.connections.use(ROLE) as connection:
+            return records(LimitView, await ask_with(connection, HASH_SETTINGS, "read_limits", {"tenant": tenant}))
 
     async def set_limit(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from holdfast.store.columns import by_name, records
-from holdfast.store.connection import Answer, Connections, answer_of
+from holdfast.store.connection import Answer, Connection, Connections, answer_of
 from holdfast.store.payloads import Payloads
 from holdfast.store.queries import query
 
@@ -19,6 +19,15 @@ INDEX_SETTINGS = {"enable_bitmapscan": "off", "enable_sort": "off", "enable_incr
 # Lanes, gates and breakers may be many thousands: only hashes join them in time. Tables that Postgres last counted when
 # they were empty would be joined row by row, so that is forbidden.
 HASH_SETTINGS = {"enable_hashjoin": "on", "enable_nestloop": "off"}
+
+
+async def ask_with(connection: Connection, settings: dict[str, str], statement: str, values: dict[str, Any]) -> Answer:
+    """The answer under settings of Postgres, which end with the statement."""
+    calls = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in settings.items())
+    async with connection.pipeline(), connection.transaction():
+        await connection.execute(f"select {calls}".encode())
+        cursor = await connection.execute(query(statement), values, prepare=True)
+    return await answer_of(cursor)
 
 
 class PostgresReader:
@@ -42,14 +51,8 @@ class PostgresReader:
         return records(kind, await self._with_settings(HASH_SETTINGS, statement, **parameters))
 
     async def _with_settings(self, settings: dict[str, str], statement: str, /, **parameters: Any) -> Answer:
-        """The settings are those of Postgres. They end with the statement."""
-        calls = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in settings.items())
-        values = {"tenant": self._tenant} | parameters
         async with self._connections.use("reading") as connection:
-            async with connection.pipeline(), connection.transaction():
-                await connection.execute(f"select {calls}".encode())
-                cursor = await connection.execute(query(statement), values, prepare=True)
-            return await answer_of(cursor)
+            return await ask_with(connection, settings, statement, {"tenant": self._tenant} | parameters)
 
     async def _fetch(self, statement: str, /, **parameters: Any) -> list[dict[str, Any]]:
         return by_name(await self._answer(statement, **parameters))
