@@ -17,7 +17,7 @@ import pytest
 from tests import sources
 from tests.conftest import eventually
 from tests.gateway import URL, Gateway
-from tests.marks import HTTP_IN_CHAOS
+from tests.marks import HTTP_IN_CHAOS, rest_in_chaos
 from tests.running import Engine
 from tests.service.serving import serving_http
 
@@ -50,6 +50,9 @@ nodes:
   all: {type: fan_in}
 """
 SLOTS = 8
+
+
+BY_URL = "{url: 'GATEWAY/health'}"
 
 
 @pytest.fixture
@@ -136,7 +139,10 @@ async def test_a_refused_request_is_permanent_and_sent_once(engine: Engine, gate
 
 
 @HTTP_IN_CHAOS
-@pytest.mark.parametrize(("mode", "code"), [("bad gateway", "GW_5XX"), ("silent", "GW_TIMEOUT"), ("gone", "GW_5XX")])
+@pytest.mark.parametrize(
+    ("mode", "code"),
+    rest_in_chaos([("bad gateway", "GW_5XX"), ("silent", "GW_TIMEOUT"), ("gone", "GW_5XX")], ("bad gateway", "GW_5XX")),
+)
 async def test_a_transient_failure_is_retried_after_the_right_delay(
     engine: Engine, gateway: Gateway, mode: Any, code: str
 ) -> None:
@@ -219,7 +225,7 @@ nodes:
 
 
 @HTTP_IN_CHAOS
-@pytest.mark.parametrize("probe", ["{url: 'GATEWAY/health'}", "{handler: gateway.check}"])
+@pytest.mark.parametrize("probe", rest_in_chaos([BY_URL, "{handler: gateway.check}"], BY_URL))
 async def test_a_probe_calls_the_dependency_before_any_task_does(engine: Engine, gateway: Gateway, probe: str) -> None:
     probing = f"probe: {probe.replace('GATEWAY', gateway.url)}"
     workflow = MANY.replace("window_calls: 10, min_calls: 5", f"window_calls: 2, min_calls: 2, {probing}")

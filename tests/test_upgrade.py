@@ -42,7 +42,7 @@ async def test_open_paused_failed_and_partial_jobs_of_an_older_database_go_on(
         connection.execute(ROWS.encode())
         # The rows are old; the upgrade comes before the attempts that run have reached their time limit.
         connection.execute("update holdfast.queue set deadline_at = now() + interval '1 hour' where state = 'leased'")
-    assert await apply_missing(empty_database_url) == everything[16:]
+    assert await apply_missing(empty_database_url) == list(everything[16:])
     async with running(empty_database_url, registry(act=act), **SHORT_LEASES) as engine:
         before = {name: await engine.status(job_id) for name, job_id in JOBS.items()}
         ended = {"completed": "completed", "failed": "failed", "partial": "partial"}

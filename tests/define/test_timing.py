@@ -58,7 +58,7 @@ def test_no_moment_of_the_second_hour_brings_the_tick_back(minute: int) -> None:
 
 
 def test_what_ticks_every_hour_or_oftener_ticks_in_real_time_through_both_changes() -> None:
-    for zone in (BERLIN, NEW_YORK, HOBART, "Australia/Lord_Howe"):
+    for zone in (BERLIN, "Australia/Lord_Howe"):
         quarters = list(islice(cron("*/15 * * * *", zone).ticks_after(at("2026-01-01"), at("2026-01-01")), 35_000))
         assert {b - a for a, b in pairwise(quarters)} == {timedelta(minutes=15)}, zone
     hours = list(islice(cron("0 * * * *", BERLIN).ticks_after(at("2026-01-01"), at("2026-01-01")), 8_700))

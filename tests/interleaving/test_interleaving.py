@@ -12,7 +12,7 @@ import pytest
 from tests.interleaving.observer import Observer, prepare
 from tests.interleaving.world import GatedWorld, check_for_circles, run_seed
 
-SEEDS = (1, 4, 6, 7, 11)
+SEEDS = (1, 4, 6, 7)
 LOCK = "update holdfast.lanes set queue = queue"
 
 

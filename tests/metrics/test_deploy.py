@@ -17,6 +17,7 @@ from holdfast.cli.app import app
 from holdfast.meters import METRICS, Kind
 from holdfast.settings import Settings
 from tests.conftest import eventually
+from tests.marks import IN_CHAOS
 from tests.metrics.prometheus import CASES, DASHBOARD, RULES, Prometheus, promtool, scraping
 from tests.programs import program
 from tests.running import HOME, client_of, registry, serving
@@ -95,6 +96,7 @@ def test_the_panels_of_the_dashboard_do_not_lie_on_each_other() -> None:
         assert all(x < 24 for x, _ in own)
 
 
+@IN_CHAOS
 def test_the_alerts_fire_when_they_should_and_not_otherwise() -> None:
     checked = promtool("check", "rules", str(RULES))
     assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -20,7 +20,7 @@ from holdfast.worker.pulse import Pulse
 from tests import sources
 from tests.cli.conftest import HOLDFAST
 from tests.conftest import eventually
-from tests.marks import HTTP_IN_CHAOS
+from tests.marks import HTTP_IN_CHAOS, IN_CHAOS
 from tests.running import SHORT_LEASES, Engine, client_of, serving
 from tests.service.serving import serving_http
 
@@ -114,7 +114,7 @@ async def outcome(engine: Engine, job_id: str) -> tuple[str, list[str]]:
     return status["status"], [event["event"] for event in await engine.events(job_id)]
 
 
-@HTTP_IN_CHAOS
+@IN_CHAOS
 async def test_a_handler_that_holds_the_interpreters_lock_for_longer_than_the_lease_keeps_its_lease(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -155,7 +155,7 @@ async def gone(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
-@HTTP_IN_CHAOS
+@IN_CHAOS
 async def test_a_worker_that_was_stopped_gets_no_help_and_changes_nothing_when_it_goes_on(
     database_url: str, tmp_path: Path
 ) -> None:

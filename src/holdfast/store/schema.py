@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from holdfast.errors import SchemaMismatch
@@ -40,9 +41,10 @@ class TableSize(NamedTuple):
     bytes: int
 
 
-def migrations() -> list[Migration]:
+@cache
+def migrations() -> tuple[Migration, ...]:
     """All migrations of this version, in order."""
-    return migrations_in("holdfast.store.sql")
+    return tuple(migrations_in("holdfast.store.sql"))
 
 
 def ddl() -> str:

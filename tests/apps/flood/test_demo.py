@@ -23,7 +23,7 @@ from holdfast.apps.flood.demo import Demo
 from holdfast.embedded import watchdog
 from holdfast.service.web_ui import packaged
 from tests.embedded.test_server import wait_until
-from tests.marks import IN_CHAOS
+from tests.marks import IN_CHAOS, rest_in_chaos
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 ITEMS = 16
@@ -72,9 +72,10 @@ def demo(folder: Path) -> dict[str, Any]:
     return report
 
 
-def test_the_demo_completes_its_job_and_can_be_run_again(folder: Path) -> None:
-    jobs = {check_demo(folder) for _ in range(2)}
-    assert len(jobs) == 2
+@pytest.mark.parametrize("times", rest_in_chaos([1, 2], 1))
+def test_the_demo_completes_its_job_and_can_be_run_again(folder: Path, times: int) -> None:
+    jobs = {check_demo(folder) for _ in range(times)}
+    assert len(jobs) == times
     wait_until(lambda: watchdog.is_free(folder / "home" / "server.lock"))
     wait_until(lambda: not processes_of(folder))
 
