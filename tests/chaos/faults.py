@@ -19,7 +19,7 @@ import psycopg
 
 from holdfast.failpoint import POINTS
 from holdfast.store.postgres import PostgresStore
-from tests.chaos import correcting, undoing, workload
+from tests.chaos import correcting, over_http, undoing, workload
 from tests.chaos.case import Case
 from tests.chaos.fleet import HOLDFAST, LEASE_SECONDS, SETTINGS, Process, Server, until
 from tests.chaos.proxy import BOTH, Direction, Proxy
@@ -489,6 +489,19 @@ FAULTS = [
     Fault("crash a handler", "by signal 9", partial(crash, "chaos_victim")),
     Fault("crash a handler", "with child processes", partial(crash, "chaos_parent")),
     Fault("terminate", "a worker whose task ignores it", terminate),
+    *(
+        Fault(f"{action} a worker over HTTP", f"at {point}", partial(over_http.worker_at, point, action))
+        for action in ("kill", "stop")
+        for point in over_http.POINTS
+    ),
+    *(Fault("kill the service", f"in {call}", partial(over_http.service_in, call)) for call in over_http.CALLS),
+    Fault("stop the service", "past the lease", over_http.stop_service),
+    Fault("cut the network of a worker over HTTP", "", over_http.cut),
+    *(
+        Fault("swallow the network of a worker over HTTP,", d.replace("_", " "), partial(over_http.swallow, d))
+        for d in BOTH
+    ),
+    Fault("restart Postgres", "below a worker over HTTP", over_http.restart_postgres),
 ]
 
 

@@ -136,6 +136,7 @@ class Process:
         self.environment = environment
         self.log = scratch / f"{service}-{uuid.uuid4().hex[:6]}.log"
         arguments = ["--handlers", "tests.chaos.handlers"] if service == "worker" else words
+        place = {} if "HOLDFAST_URL" in environment else {"HOLDFAST_DATABASE_URL": url}
         with self.log.open("wb") as log:
             self.popen = subprocess.Popen(
                 [HOLDFAST, service, *arguments],
@@ -147,7 +148,7 @@ class Process:
                     **{name: text for name, text in os.environ.items() if not name.startswith("HOLDFAST_")},
                     "HOLDFAST_API": "0",
                     **SETTINGS,
-                    "HOLDFAST_DATABASE_URL": url,
+                    **place,
                     "HOLDFAST_HOME": str(scratch / "home"),
                     EFFECTS: str(scratch / "effects"),
                     HOLD_SECONDS: f"{1.5 * LEASE_SECONDS:g}",
