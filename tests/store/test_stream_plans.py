@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,6 +34,7 @@ class Crowd:
                 " from generate_series(10000 + 1000 * %s::int, 10999 + 1000 * %s::int) i",
                 (JOBS[1], number, number),
             )
+        self.wait_for_older_transactions()
         self.old = self.place()
         for number in range(NEW):
             connection.execute(
@@ -40,6 +42,16 @@ class Crowd:
                 (JOBS[number % len(JOBS)], number),
             )
         self.new = self.place()
+
+    def wait_for_older_transactions(self) -> None:
+        """Those of other tests count: a snapshot knows all transactions of the server, whatever their database."""
+        connection = self.planner.connection
+        now = connection.execute("select pg_current_xact_id()::text").fetchone()
+        older = "select pg_snapshot_xmin(pg_current_snapshot()) <= %s::xid8"
+        until = time.monotonic() + 120
+        while connection.execute(older, now).fetchone() == (True,):
+            assert time.monotonic() < until, "a transaction of another test does not end"
+            time.sleep(0.05)
 
     def place(self) -> str:
         row = self.planner.connection.execute("select pg_current_snapshot()::text").fetchone()
