@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 from holdfast.bootstrap import open_payloads
@@ -42,6 +43,7 @@ from holdfast.store.payloads import Payloads
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import ANYBODY
 from holdfast.store.renewal import Renewal, renewal_statements
+from holdfast.views.installation import Setting
 from holdfast.worker.loop import Worker
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.ports import OpenRenewal
@@ -355,6 +357,7 @@ def new_web_server(url: str, settings: Settings, meters: Meters | None = None) -
         code_flow=code_flow,
         meters=meters or Meters(Code),
         allow_bootstrap=settings.allow_bootstrap,
+        settings=tuple(starmap(Setting, settings.shown())),
         open_installation=partial(_installation, url),
         upload_limit_bytes=settings.upload_limit_bytes,
         uploads=settings.home / "uploads",

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, 
 from holdfast.define.named_file import shown_name
 from holdfast.environment import PREFIX, SECRET, everything, variable
 from holdfast.errors import Detail, InvalidInput
-from holdfast.masking import keep_secret, keep_secrets_of, keep_task_secret
+from holdfast.masking import MASK, keep_secret, keep_secrets_of, keep_task_secret
 from holdfast.project_file import LISTS, ProjectFile, find_project_file
 
 SEPARATED = (*LISTS, "trusted_proxies", "cors_origins", "outgoing_allow")
@@ -128,10 +128,36 @@ class Settings(BaseModel):
         """The settings whose value comes from the project file."""
         return self._from_project
 
+    def shown(self) -> list[tuple[str, str | None, bool]]:
+        """Each setting for people: its variable, its value without secrets, and whether it is the default."""
+        return [
+            (
+                PREFIX + name.upper(),
+                _shown(name, getattr(self, name), bool(field.repr)),
+                name not in self.model_fields_set,
+            )
+            for name, field in Settings.model_fields.items()
+        ]
+
     @property
     def handlers_folder(self) -> Path:
         """The folder from which the modules of `handlers` are imported."""
         return self._project.folder if self._project is not None and "handlers" in self._from_project else Path.cwd()
+
+
+def _shown(name: str, value: Any, is_open: bool) -> str | None:
+    if value is None or value == ():
+        return None
+    if not is_open:
+        return MASK
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    if name == "url" or name.endswith("_url"):
+        # Its user info and its query may have a password or a token.
+        scheme, mark, rest = str(value).partition("://")
+        place = rest.partition("?")[0].partition("#")[0]
+        return f"{scheme}://{place.rpartition('@')[2]}" if mark else MASK
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def load_settings(**overrides: Any) -> Settings:

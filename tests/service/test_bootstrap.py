@@ -11,7 +11,7 @@ from tests.service.serving import API, Service, serving_http
 
 pytestmark = pytest.mark.anyio
 
-PATHS = {"GET": ("status", "tables", "ddl"), "POST": ("deploy", "migrate", "rebuild")}
+PATHS = {"GET": ("status", "tables", "settings", "ddl"), "POST": ("deploy", "migrate", "rebuild")}
 
 
 async def rebuilt(client: httpx2.AsyncClient, name: str) -> int:
@@ -37,6 +37,29 @@ async def test_the_schema_is_shown_to_administrators_of_the_installation_only(da
                     refused = await client.request(method, f"{API}/bootstrap/{path}", json=body)
                     expected = 403 if "authorization" in client.headers else 401
                     assert (path, refused.status_code) == (path, expected)
+
+
+async def test_the_settings_are_shown_without_secrets(database_url: str) -> None:
+    secret = "s3cretword"
+    chosen = {
+        "smtp_url": f"smtp://ann:{secret}@mail.example", "oidc_client_secret": secret,
+        "oidc_issuer": "https://issuer.example/realm", "oidc_client_id": "ui", "oidc_audience": "holdfast",
+        "traces_url": f"https://ann:{secret}@traces.example/v1?token={secret}",
+        "outgoing_allow": ("hooks.internal", "10.0.0.0/8"),
+    }  # fmt: skip
+    async with serving_http(database_url, **chosen) as service:
+        admin = await service.as_role("admin", tenant="*")
+        answer = await admin.get(f"{API}/bootstrap/settings")
+    assert secret not in answer.text
+    shown = {one["name"]: (one["value"], one["is_default"]) for one in answer.json()["items"]}
+    assert shown["HOLDFAST_SMTP_URL"] == shown["HOLDFAST_OIDC_CLIENT_SECRET"] == ("***", False)
+    assert shown["HOLDFAST_API_KEY"] == (None, True)
+    assert shown["HOLDFAST_TRACES_URL"] == ("https://traces.example/v1", False)
+    assert shown["HOLDFAST_OUTGOING_ALLOW"] == ("hooks.internal, 10.0.0.0/8", False)
+    assert shown["HOLDFAST_AUDIT_DAYS"] == ("365", True)
+    password = database_url.partition("@")[0].rpartition(":")[2]
+    assert password not in answer.text
+    assert (shown["HOLDFAST_DATABASE_URL"][0] or "").endswith(database_url.rpartition("@")[2])
 
 
 async def test_a_process_without_the_flag_changes_no_schema(database_url: str) -> None:

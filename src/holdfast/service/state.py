@@ -22,6 +22,7 @@ from holdfast.service.identity.door import Door
 from holdfast.service.live import Live
 from holdfast.service.open_requests import OpenRequests
 from holdfast.service.web_ui import WebUI, packaged
+from holdfast.views.installation import Setting
 
 if TYPE_CHECKING:
     from holdfast.service.identity.code_flow import CodeFlow
@@ -52,6 +53,8 @@ class ServiceState:
     most_open_requests: int = 500
     """How many streams and requests that wait one tenant may have."""
     allow_bootstrap: bool = False
+    settings: tuple[Setting, ...] = ()
+    """Those of the process, without secrets."""
     open_installation: Callable[[], AbstractAsyncContextManager[Installation]] | None = None
     """Opens the database itself, for those who set it up."""
     meters: Meters = field(default_factory=Meters)

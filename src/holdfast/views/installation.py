@@ -37,6 +37,18 @@ class SchemaState:
 
 
 @dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting of a process."""
+
+    name: str
+    """The variable that sets it."""
+    value: str | None
+    """Without secrets; None: it has no value."""
+    is_default: bool
+    """Whether neither a flag, nor a variable, nor the project file gives it."""
+
+
+@dataclass(frozen=True, slots=True)
 class TableSize:
     """A table of the schema; `bytes` counts its indexes, too."""
 

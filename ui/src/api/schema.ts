@@ -100,6 +100,22 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/api/v1/bootstrap/settings": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get: operations["list_settings"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/api/v1/bootstrap/status": {
         readonly parameters: {
             readonly query?: never;
@@ -2914,6 +2930,11 @@ export interface components {
             readonly time_zone?: string;
             readonly workflow: string;
         };
+        readonly Setting: {
+            readonly is_default: boolean;
+            readonly name: string;
+            readonly value: string | null;
+        };
         readonly SignalState: {
             readonly answer: string;
             readonly answered_at: string | null;
@@ -3486,6 +3507,40 @@ export interface operations {
                      *     }
                      */
                     readonly "application/json": components["schemas"]["SchemaState"];
+                };
+            };
+        };
+    };
+    readonly list_settings: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "items": [
+                     *         {
+                     *           "is_default": true,
+                     *           "name": "name",
+                     *           "value": "value"
+                     *         }
+                     *       ],
+                     *       "next_cursor": "next cursor"
+                     *     }
+                     */
+                    readonly "application/json": {
+                        readonly items: readonly components["schemas"]["Setting"][];
+                        readonly next_cursor: string | null;
+                    };
                 };
             };
         };

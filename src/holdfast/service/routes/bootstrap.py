@@ -16,7 +16,7 @@ from holdfast.operations.ports import Installation
 from holdfast.service.bodies import Body
 from holdfast.service.call import Call, CallContext
 from holdfast.service.table import ListOf, Media, RouteTable
-from holdfast.views.installation import SchemaState, TableSize
+from holdfast.views.installation import SchemaState, Setting, TableSize
 
 table = RouteTable("bootstrap")
 
@@ -47,6 +47,13 @@ async def list_tables(call: Call) -> Response:
     """The tables of the schema, with their rows and their sizes."""
     async with _installation(call) as installation:
         return call.items(await installing.tables(installation))
+
+
+@table.get("/bootstrap/settings", Permission.ADMIN, answers=ListOf(Setting))
+async def list_settings(call: Call) -> Response:
+    """The settings of the process that answers, without secrets."""
+    _refuse_others(call)
+    return call.items(call.state.settings)
 
 
 @table.get("/bootstrap/ddl", Permission.ADMIN, answers=Media("application/sql", "The statements of the schema."))

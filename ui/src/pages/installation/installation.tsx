@@ -18,6 +18,7 @@ export function Installation() {
       <Health />
       {isInstallation ? <Schema /> : null}
       <Defaults />
+      {isInstallation ? <Settings /> : null}
       {isInstallation ? <Tables /> : null}
     </div>
   );
@@ -116,6 +117,24 @@ function Defaults() {
               ""
             ),
         },
+      ]}
+    />
+  );
+}
+
+function Settings() {
+  const settings = useRead("/api/v1/bootstrap/settings", {});
+  return (
+    <ListPage
+      title="Settings of the process that answers"
+      level={2}
+      found={listOf(settings)}
+      idOf={(one) => one.name}
+      empty={{ title: "There are no settings." }}
+      columns={[
+        { title: "setting", cell: (one) => <code>{one.name}</code> },
+        { title: "value", cell: (one) => one.value ?? "" },
+        { title: "from", cell: (one) => (one.is_default ? "default" : "a flag, a variable or the project file") },
       ]}
     />
   );
