@@ -252,6 +252,22 @@ async def test_a_disabled_webhook_and_what_is_dead_ask_for_attention(
     assert await client.attention() == []
 
 
+async def test_what_no_process_can_send_asks_for_attention(client: Client, stage: Stage, receiver: Receiver) -> None:
+    """It would wait for ever in silence."""
+    await stage.sql("insert into notify_settings (tenant, mail_domains) values ('default', array['example.org'])")
+    await client.keep_webhook("hook", receiver.url, events=["failed"])
+    await stage.note(rules=[{"email": "ann@example.org"}])
+    await stage.note(job_id=None, rules=[{"email": "ann@example.org"}], tenant="acme")
+    await stage.send()
+    assert await client.attention() == [], "it has just begun to wait"
+    await stage.pass_time(600)
+    (found,) = await client.attention()
+    assert (found.cause, found.count, found.severity) == ("delivery_untried", 1, "warning")
+    assert "none of them has a mail server" in found.details
+    assert found.remedy is not None and found.remedy.command == "holdfast deliveries --status waiting"
+    assert "HOLDFAST_SMTP_URL" in found.remedy.text
+
+
 async def test_a_removed_webhook_leaves_dead_what_waited_for_it(
     client: Client, stage: Stage, receiver: Receiver
 ) -> None:

@@ -35,7 +35,7 @@ class Concern:
     cause: str
     """`job_failed`, `job_partial`, `job_paused`, `job_held`, `set_aside`, `owner_gone`, `unanswered`, `breaker_open`,
     `queue_paused`, `no_worker_for_queue`, `no_worker_for_handler`, `schedule_failed`, `schedule_left_file`,
-    `webhook_disabled`, `delivery_dead` or `janitor_alert`."""
+    `webhook_disabled`, `delivery_dead`, `delivery_untried` or `janitor_alert`."""
     count: int
     """How many jobs, tasks, deliveries or alerts; of a breaker or a queue, how many tasks wait behind it."""
     since: datetime
@@ -60,6 +60,11 @@ _SEVERITY = {
 }
 """What is not here is a warning."""
 _ORDER = list(Severity)
+_LACKS = {
+    "email": "none of them has a mail server",
+    "hook": "none of them has the app that wants to know",
+}
+"""What the processes that send may lack, by the kind of a delivery."""
 
 
 def concerns_of(
@@ -112,6 +117,8 @@ def _details(row: CauseRow) -> str:
             return f"its owner {row.text} is gone" if row.text else "no orchestrator has taken it"
         case "unanswered":
             return f"no owner has answered to {row.text}"
+        case "delivery_untried":
+            return f"no process sends them: {_LACKS.get(row.text, 'no orchestrator is alive')}"
         case _:
             return row.text
 
@@ -139,6 +146,14 @@ def _remedy(row: CauseRow) -> NextStep | None:
         case "delivery_dead":
             dead = Remedy("See what is dead, and send it again, with", "deliveries", flags=("--status", "dead"))
             return _step(dead, "GET", "/deliveries")
+        case "delivery_untried":
+            given = (
+                "Set HOLDFAST_SMTP_URL and HOLDFAST_SMTP_FROM for one with an orchestrator. "
+                if row.text == "email"
+                else ""
+            )
+            waits = Remedy(f"{given}See what waits with", "deliveries", flags=("--status", "waiting"))
+            return _step(waits, "GET", "/deliveries")
         case "set_aside" | "janitor_alert":
             if job is None:
                 return _step(Remedy("See what the janitor has found with", "janitor"), "GET", "/janitor/actions")

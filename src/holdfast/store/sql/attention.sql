@@ -92,7 +92,8 @@ with found as (
 select {{attention_columns}} from found order by since limit %(limit)s;
 
 -- name: attention_to_receivers
--- Webhooks that are disabled, and what died within a day on its way to other receivers: of the newest deliveries.
+-- Webhooks that are disabled; what died within a day on its way to other receivers, of the newest deliveries; and what
+-- no process tries, because none has the mail server or the app that it needs.
 with newest as materialized (
     select d.delivery_id, d.kind, d.receiver, d.status, d.ended_at, d.error from deliveries d
     where d.tenant = %(tenant)s order by d.number desc limit %(walk)s
@@ -100,6 +101,17 @@ with newest as materialized (
 disabled as (
     select w.name, w.disabled_at, w.disabled_reason from webhooks w
     where w.tenant = %(tenant)s and w.disabled_at is not null
+),
+untried as materialized (
+    (select d.delivery_id, d.kind, d.created_at as since from deliveries d
+    where d.status = 'gathering' and d.tenant = %(tenant)s and d.created_at < now() - interval '5 minutes'
+    limit %(walk)s)
+    union all
+    (select d.delivery_id, d.kind, d.due_since from deliveries d
+    where d.status = 'waiting' and d.tenant = %(tenant)s and d.next_at < now() - interval '5 minutes' and d.tries = 0
+        and d.holder is null and (d.head_id is null or d.head_id = d.delivery_id)
+        and not exists (select from failing_destinations f where f.tenant = d.tenant and f.destination = d.destination)
+    limit %(walk)s)
 ),
 found as (
     select 'webhook_disabled' as cause, 1 as number, w.disabled_at as since, w.name as instance,
@@ -113,6 +125,10 @@ found as (
     where n.status = 'dead' and n.ended_at > now() - interval '1 day'
         and not exists (select from disabled w where n.receiver = 'webhook:' || w.name)
     group by n.kind, n.receiver
+    union all
+    select 'delivery_untried', count(*), min(u.since),
+        (array_agg(u.delivery_id::text order by u.since))[1], null, u.kind
+    from untried u group by u.kind
 )
 select {{attention_columns}} from found order by since limit %(limit)s;
 

@@ -6,13 +6,13 @@ import type { Schemas } from "../../api/client";
 import { Empty } from "../../components/states";
 import { HeldMark, StateBar, StatusBadge } from "../../components/status";
 import { Lasting, When } from "../../components/time";
+import { JsonButton } from "../../verbs/json_dialog";
 import { VerbButton } from "../../verbs/verb_button";
 import { count, counted } from "../../words/numbers";
 import { hasEnded } from "../../words/status";
 import { nodeAddress } from "../job/banner";
 import type { Job } from "../job/job";
 import { Task } from "../task/task";
-import { SetDialogButton } from "./set_dialog";
 import { Failures } from "./failures";
 import { Items } from "./items";
 
@@ -113,7 +113,15 @@ function Actions({ job, node }: { readonly job: Job; readonly node: NodeState })
           Skip …
         </VerbButton>
       )}
-      <SetDialogButton job={job} node={node.node} isPossible={node.status !== "completed"} />
+      <JsonButton
+        button="Set its result …"
+        hint="Give its result by hand"
+        isPossible={node.status !== "completed"}
+        title={`The result of ${node.node}`}
+        label="Result"
+        text="{}"
+        wishOf={(output) => ({ jobId: job.job_id, verb: "set", args: { node: node.node, output } })}
+      />
       {hasEnded(job.status) && node.counts.completed > 0 ? (
         <VerbButton jobId={job.job_id} verb="undo" args={args} kind="danger" title="Take back this node, and what follows">
           Undo from here …

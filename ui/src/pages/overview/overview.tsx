@@ -153,6 +153,8 @@ function targetOf({ cause, instance, count: number, workflow_id }: Schemas["Conc
     const query = new URLSearchParams({ status: cause.slice(4), workflow: workflow_id, unacknowledged: "true" });
     return `/jobs?${query.toString()}`;
   }
+  if (cause.startsWith("delivery")) return "/deliveries";
+  if (cause.startsWith("webhook")) return "/webhooks";
   if (instance !== null && IS_JOB.test(instance)) return `/jobs/${instance}`;
   if (cause.startsWith("breaker")) return "/gates";
   if (cause.startsWith("queue") || cause.startsWith("no_worker")) return "/queues";

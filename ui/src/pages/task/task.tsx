@@ -1,22 +1,18 @@
 /** One task: what it was given, what it printed, what it made, and each of its attempts. */
 
-import { useState } from "react";
 import { Link } from "wouter";
 
 import { ROOT, type Schemas } from "../../api/client";
 import { useRead } from "../../api/hooks";
-import { useMay } from "../../api/session";
 import { Copy } from "../../components/command";
-import { Dialog } from "../../components/dialog";
 import { JsonTree } from "../../components/json_tree";
 import { Log } from "../../components/log";
 import { Shown } from "../../components/states";
 import { StatusBadge } from "../../components/status";
 import { Lasting, When } from "../../components/time";
-import { PlanDialog } from "../../verbs/plan_dialog";
+import { JsonButton } from "../../verbs/json_dialog";
 import { VerbButton } from "../../verbs/verb_button";
 import { bytes, count, percent } from "../../words/numbers";
-import { parsedJson } from "../../words/json";
 import { hasEnded } from "../../words/status";
 import { nodeAddress } from "../job/banner";
 import type { Job } from "../job/job";
@@ -91,7 +87,16 @@ function Summary({ job, task, item }: { readonly job: Job; readonly task: Detail
             {task.status === "failed" ? "Retry this item …" : "Run this item again …"}
           </VerbButton>
         ) : null}
-        <CorrectParams job={job} task={task} item={item} isPossible={canClear} />
+        <JsonButton
+          button="With other params …"
+          isPossible={canClear}
+          title="Run the task with other params"
+          label="Params"
+          text={JSON.stringify(task.params, null, 2)}
+          wishOf={(params) => ({ jobId: job.job_id, verb: "clear", args: { ...args, params } })}
+        >
+          <p>The task is given these params from now on. The job notes who gave them.</p>
+        </JsonButton>
       </div>
       {task.error === null ? null : <Trouble error={task.error} title="Why it failed" />}
       {task.undo_error === null ? null : <Trouble error={task.undo_error} title="Why it could not be undone" />}
@@ -201,61 +206,5 @@ function Value({ title, name, has, value, job, task, children }: ValueProps) {
       {children}
       {has ? <JsonTree value={value} /> : <p className="quiet">There is none yet.</p>}
     </section>
-  );
-}
-
-interface CorrectProps {
-  readonly job: Job;
-  readonly task: Details;
-  readonly item: number;
-  readonly isPossible: boolean;
-}
-
-function CorrectParams({ job, task, item, isPossible }: CorrectProps) {
-  const [isOpen, setOpen] = useState(false);
-  const [isPlanning, setPlanning] = useState(false);
-  const [text, setText] = useState("");
-  const mayOperate = useMay("operate");
-  const parsed = parsedJson(text);
-  function close(): void {
-    setOpen(false);
-    setPlanning(false);
-  }
-  // An open dialog stays when the task waits again: it says that it is done.
-  if (!mayOperate || (!isPossible && !isOpen)) return null;
-  const where = item < 0 ? { node: task.node } : { node: task.node, items: [item] };
-  return (
-    <>
-      <button
-        type="button"
-        className="button"
-        onClick={() => {
-          setText(JSON.stringify(task.params, null, 2));
-          setOpen(true);
-        }}
-      >
-        With other params …
-      </button>
-      {isOpen && isPlanning && parsed.isValid ? (
-        <PlanDialog wish={{ jobId: job.job_id, verb: "clear", args: { ...where, params: parsed.value } }} onClose={close} />
-      ) : isOpen ? (
-        <Dialog title="Run the task with other params" onClose={close}>
-          <p>The task is given these params from now on. The job notes who gave them.</p>
-          <label className="field">
-            <span>Params, as JSON</span>
-            <textarea rows={10} value={text} spellCheck={false} onChange={(event) => setText(event.target.value)} />
-          </label>
-          {parsed.isValid ? null : <p role="status">{parsed.problem}</p>}
-          <div className="dialog-foot">
-            <button type="button" className="button" onClick={close}>
-              Leave it
-            </button>
-            <button type="button" className="button main-action" disabled={!parsed.isValid} onClick={() => setPlanning(true)}>
-              Show the plan
-            </button>
-          </div>
-        </Dialog>
-      ) : null}
-    </>
   );
 }
