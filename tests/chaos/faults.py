@@ -490,18 +490,21 @@ FAULTS = [
     Fault("crash a handler", "with child processes", partial(crash, "chaos_parent")),
     Fault("terminate", "a worker whose task ignores it", terminate),
     *(
-        Fault(f"{action} a worker over HTTP", f"at {point}", partial(over_http.worker_at, point, action))
+        Fault("strike over HTTP:", f"{action} the worker at {point}", partial(over_http.worker_at, point, action))
         for action in ("kill", "stop")
         for point in over_http.POINTS
     ),
-    *(Fault("kill the service", f"in {call}", partial(over_http.service_in, call)) for call in over_http.CALLS),
-    Fault("stop the service", "past the lease", over_http.stop_service),
-    Fault("cut the network of a worker over HTTP", "", over_http.cut),
     *(
-        Fault("swallow the network of a worker over HTTP,", d.replace("_", " "), partial(over_http.swallow, d))
+        Fault("strike over HTTP:", f"kill the service in {call}", partial(over_http.service_in, call))
+        for call in over_http.CALLS
+    ),
+    Fault("strike over HTTP:", "stop the service past the lease", over_http.stop_service),
+    Fault("strike over HTTP:", "cut the network of the worker", over_http.cut),
+    *(
+        Fault("strike over HTTP:", f"swallow the network, {d.replace('_', ' ')}", partial(over_http.swallow, d))
         for d in BOTH
     ),
-    Fault("restart Postgres", "below a worker over HTTP", over_http.restart_postgres),
+    Fault("strike over HTTP:", "restart Postgres", over_http.restart_postgres),
 ]
 
 

@@ -9,7 +9,7 @@ from holdfast.client import Client
 from holdfast.operations.scope import Scope
 from tests.chaos import workload
 from tests.chaos.case import Case
-from tests.chaos.fleet import LEASE_SECONDS, Process, until
+from tests.chaos.fleet import LEASE_SECONDS, READY_SECONDS, Process, until
 from tests.chaos.proxy import Direction, Proxy
 from tests.ports import free_port
 
@@ -55,7 +55,7 @@ async def service_in(call: str, case: Case) -> None:
     for _ in range(3):
         fault = {"HOLDFAST_FAILPOINT": f"api.after_commit:kill@{1 + case.number % 3}~{call}"}
         service = case.fleet.start("api", HOLDFAST_PORT=port, **fault)
-        await service.ended()
+        await service.ended(READY_SECONDS)
         case.broken()
     await case.fleet.up("api", HOLDFAST_PORT=port)
 

@@ -48,12 +48,7 @@ CHOSEN = {
     "disturb an undo by a pause and a cancel",
     "kill during a correction at commit.after@2",
     "disturb a correction by two people",
-    "kill a worker over HTTP at report.after_commit",
-    "stop a worker over HTTP at run.after",
-    "kill the service in report_tasks",
-    "stop the service past the lease",
-    "cut the network of a worker over HTTP",
-    "swallow the network of a worker over HTTP, to client",
+    "strike over HTTP: kill the worker at report.after_commit",
 }
 
 

@@ -14,7 +14,7 @@ import pytest
 from holdfast.errors import ExitCode
 from tests.cli.conftest import Command, finished, line_that_has, spawn
 from tests.cli.test_fleet import until
-from tests.marks import rest_in_chaos
+from tests.marks import IN_CHAOS, rest_in_chaos
 
 WAITING = """
 import asyncio
@@ -125,6 +125,7 @@ def test_a_service_that_is_stopped_before_it_is_ready_does_not_say_that_it_runs(
     assert ended.code == 0 and "is running" not in ended.err
 
 
+@IN_CHAOS
 def test_what_a_worker_left_behind_at_once_goes_on_elsewhere(database: Command) -> None:
     Path("waiting.py").write_text(WAITING)
     leases = {"HOLDFAST_GRACE_SECONDS": "3600", "HOLDFAST_LEASE_SECONDS": "3", "HOLDFAST_RENEW_SECONDS": "0.2"}

@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.conftest import Command, finished, spawn
 from tests.cli.test_fleet import Start, started, until
+from tests.marks import IN_CHAOS
 
 __all__ = ["started"]
 
@@ -233,6 +234,7 @@ def test_force_without_a_job_before_creates_one(database: Command) -> None:
     assert (first["answer"], first["run"]) == ("created", 1)
 
 
+@IN_CHAOS
 def test_processes_that_force_at_once_make_a_job_each(database: Command) -> None:
     database("submit", "flow.yaml")
     replies = [finished(one) for one in [spawn("submit", "flow.yaml", "--force", "--json") for _ in range(4)]]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Answer, Command, finished, spawn
+from tests.marks import IN_CHAOS
 
 ORDER = """
 workflow_id: order
@@ -130,6 +131,7 @@ def test_a_skip_that_goes_on_with_an_undo_says_so(database: Command, job: str) -
     assert "UNDONE" in answer.out
 
 
+@IN_CHAOS
 def test_an_undo_whose_process_was_killed_goes_on_with_the_same_command(database: Command, job: str) -> None:
     Path("deadly").touch()
     soon = {"HOLDFAST_LEASE_SECONDS": "1", "HOLDFAST_RENEW_SECONDS": "0.3", "HOLDFAST_OWNER_LEASE_SECONDS": "1"}

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.conftest import Command
 from tests.cli.test_fleet import SHORT_LEASES, Start, node_of, started, status_of, until
+from tests.marks import IN_CHAOS
 
 __all__ = ["started"]
 
@@ -222,6 +223,7 @@ def test_a_task_whose_worker_is_gone_says_so(database: Command, started: Start) 
     assert "which is gone; a lease ends by itself" in database("why", job_id).out
 
 
+@IN_CHAOS
 def test_a_job_that_is_being_stopped_says_until_when_its_tasks_may_run(database: Command, started: Start) -> None:
     Path("handlers.py").write_text(
         "import time\nfrom holdfast import handler\n\n@handler('deaf')\ndef deaf() -> None:\n    time.sleep(600)\n"

@@ -12,7 +12,7 @@ import pytest
 from tests.interleaving.observer import Observer, prepare
 from tests.interleaving.world import GatedWorld, check_for_circles, run_seed
 
-SEEDS = (1, 4, 6, 7)
+SEEDS = (1, 4, 6)
 LOCK = "update holdfast.lanes set queue = queue"
 
 
@@ -41,9 +41,9 @@ def test_every_invariant_holds_on_the_real_store(observer: Observer) -> None:
 
 
 def test_a_seed_draws_the_same_interleaving_again(observer: Observer) -> None:
-    first = GatedWorld(4, observer)
+    first = GatedWorld(6, observer)
     first.run()
-    second = GatedWorld(4, observer)
+    second = GatedWorld(6, observer)
     second.run()
     assert first.trace == second.trace
     assert first.db.events == second.db.events

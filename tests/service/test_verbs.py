@@ -16,6 +16,7 @@ from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import SignalAnswer
 from tests.cli.conftest import nothing_is_left_behind, spawn
 from tests.conftest import eventually
+from tests.marks import IN_CHAOS
 from tests.running import HOME, Engine, client_of, registry, running
 from tests.service.serving import API, Service, serving_http
 from tests.service.test_jobs import ended
@@ -116,6 +117,7 @@ async def test_requests_with_one_key_at_the_same_time_make_one_signal(service: S
     assert await recoveries(engine, job_id) == 1
 
 
+@IN_CHAOS
 async def test_a_request_is_sent_once_although_its_service_is_killed_before_the_answer(
     service: Service, engine: Engine
 ) -> None:

@@ -202,7 +202,7 @@ def begun_by(notes: Path) -> dict[int, set[int]]:
     return begun
 
 
-@HTTP_IN_CHAOS
+@IN_CHAOS
 async def test_invariant_3_a_worker_that_wakes_past_its_lease_begins_nothing(database_url: str, tmp_path: Path) -> None:
     """One is stopped with tasks that it has just claimed, the other one when it is about to call a handler."""
     notes, once = tmp_path / "notes", {"failpoint_once": tmp_path / "once", "concurrency": 1}

@@ -18,6 +18,7 @@ from holdfast.apps.catalog.postgres import PostgresCatalog
 from holdfast.apps.flood.registering import finish_one_by_one, item_id
 from holdfast.cli.app import execute
 from tests.apps.flood.test_listing import lines, row, stack
+from tests.marks import IN_CHAOS
 from tests.running import streams_kept
 
 APP = Path(flood.__file__).parent
@@ -83,6 +84,7 @@ def sql(database_url: str, statement: str) -> None:
         connection.execute(statement.encode())
 
 
+@IN_CHAOS
 def test_a_registration_that_failed_is_done_by_hand_and_the_catalog_is_that_of_a_calm_run(
     command: Command, home: Path, catalog: PostgresCatalog, database_url: str, tmp_path: Path
 ) -> None:
