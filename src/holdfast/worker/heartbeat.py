@@ -60,7 +60,7 @@ class Heartbeat:
                 await self._send_progress(worker)
                 cancelled = await self._source.cancelled_among(held)
         except (Unreachable, TimeoutError) as reason:
-            log.write("heartbeat_failed", reason=str(reason) or "the database does not answer")
+            log.write("heartbeat_failed", reason=str(reason) or "no answer came in time")
             if worker is self._own_lease.identity and not self._own_lease.is_live():
                 self._lose_everything()
             return

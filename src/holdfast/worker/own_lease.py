@@ -77,7 +77,7 @@ class OwnLease:
                 async with asyncio.timeout(self.seconds_left()):
                     return await self._source.save_checkpoint(worker, lease, seq, name, data)
             except (Unreachable, TimeoutError) as reason:
-                why = str(reason) or "the database does not answer"
+                why = str(reason) or "no answer came in time"
                 item = lease.item if lease.item >= 0 else None
                 log.write("checkpoint_waits", reason=why, checkpoint=name, job=lease.job_id, node=lease.node, item=item)
                 await asyncio.sleep(CHECKPOINT_PAUSE_SECONDS)
