@@ -412,15 +412,16 @@ class Connections:
 
     async def close(self) -> None:
         """A statement that runs is waited for: its socket would close, and others would get the number of it."""
-        for role, connection in self._open.items():
-            lock = self._locks[role]
-            is_ours = False
-            with suppress(TimeoutError):
-                is_ours = await asyncio.wait_for(lock.acquire(), CLOSE_SECONDS)
-            await connection.close()
-            if is_ours:
-                lock.release()
+        await asyncio.gather(*(self._close(role) for role in list(self._open)))
         for pipelined in self._pipelined.values():
             await pipelined.close()
-        self._open.clear()
         self._pipelined.clear()
+
+    async def _close(self, role: str) -> None:
+        lock = self._locks[role]
+        is_ours = False
+        with suppress(TimeoutError):
+            is_ours = await asyncio.wait_for(lock.acquire(), CLOSE_SECONDS)
+        await self._open.pop(role).close()
+        if is_ours:
+            lock.release()
