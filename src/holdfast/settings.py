@@ -156,7 +156,9 @@ def _shown(name: str, value: Any, is_open: bool) -> str | None:
         # Its user info and its query may have a password or a token.
         scheme, mark, rest = str(value).partition("://")
         place = rest.partition("?")[0].partition("#")[0]
-        return f"{scheme}://{place.rpartition('@')[2]}" if mark else MASK
+        # A password may have a `?` that was not escaped: then its end looks like a query.
+        is_clear = mark and "@" not in rest[len(place) :]
+        return f"{scheme}://{place.rpartition('@')[2]}" if is_clear else MASK
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 from holdfast.define.load import load_text
+from holdfast.settings import Settings
 from tests.service.serving import API, Service, serving_http
 
 pytestmark = pytest.mark.anyio
@@ -60,6 +61,13 @@ async def test_the_settings_are_shown_without_secrets(database_url: str) -> None
     password = database_url.partition("@")[0].rpartition(":")[2]
     assert password not in answer.text
     assert (shown["HOLDFAST_DATABASE_URL"][0] or "").endswith(database_url.rpartition("@")[2])
+
+
+@pytest.mark.parametrize("mark", ["?", "#", "/", "@", ":"])
+def test_a_password_that_was_not_escaped_is_not_shown_in_an_address(mark: str) -> None:
+    secret = f"s3cret{mark}word"
+    shown = {name: value for name, value, _ in Settings(traces_url=f"https://ann:{secret}@traces.example/v1").shown()}
+    assert shown["HOLDFAST_TRACES_URL"] in ("***", "https://traces.example/v1")
 
 
 async def test_a_process_without_the_flag_changes_no_schema(database_url: str) -> None:
