@@ -263,7 +263,7 @@ async def test_what_no_process_can_send_asks_for_attention(client: Client, stage
     await stage.pass_time(600)
     (found,) = await client.attention()
     assert (found.cause, found.count, found.severity) == ("delivery_untried", 1, "warning")
-    assert "none of them has a mail server" in found.details
+    assert found.details == "email: no process has tried to send it for five minutes"
     assert found.remedy is not None and found.remedy.command == "holdfast deliveries --status waiting"
     assert "HOLDFAST_SMTP_URL" in found.remedy.text
 

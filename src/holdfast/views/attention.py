@@ -60,11 +60,11 @@ _SEVERITY = {
 }
 """What is not here is a warning."""
 _ORDER = list(Severity)
-_LACKS = {
-    "email": "none of them has a mail server",
-    "hook": "none of them has the app that wants to know",
+_TO_SEND = {
+    "email": "If no process has a mail server, set HOLDFAST_SMTP_URL and HOLDFAST_SMTP_FROM for an orchestrator.",
+    "hook": "If no process has the app of the hook, install it where an orchestrator runs.",
 }
-"""What the processes that send may lack, by the kind of a delivery."""
+"""What deliveries may wait for, by their kind."""
 
 
 def concerns_of(
@@ -118,7 +118,7 @@ def _details(row: CauseRow) -> str:
         case "unanswered":
             return f"no owner has answered to {row.text}"
         case "delivery_untried":
-            return f"no process sends them: {_LACKS.get(row.text, 'no orchestrator is alive')}"
+            return f"{row.text}: no process has tried to send it for five minutes"
         case _:
             return row.text
 
@@ -147,12 +147,8 @@ def _remedy(row: CauseRow) -> NextStep | None:
             dead = Remedy("See what is dead, and send it again, with", "deliveries", flags=("--status", "dead"))
             return _step(dead, "GET", "/deliveries")
         case "delivery_untried":
-            given = (
-                "Set HOLDFAST_SMTP_URL and HOLDFAST_SMTP_FROM for one with an orchestrator. "
-                if row.text == "email"
-                else ""
-            )
-            waits = Remedy(f"{given}See what waits with", "deliveries", flags=("--status", "waiting"))
+            needed = _TO_SEND.get(row.text, "If no orchestrator is alive, start one.")
+            waits = Remedy(f"{needed} See what waits with", "deliveries", flags=("--status", "waiting"))
             return _step(waits, "GET", "/deliveries")
         case "set_aside" | "janitor_alert":
             if job is None:
