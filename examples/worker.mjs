@@ -30,10 +30,9 @@ async function* results(task, node) {
 }
 
 class Problem extends Error {
-  constructor(text) {
-    const { code, detail } = JSON.parse(text);
-    super(`${code}: ${detail}`);
-    this.code = code;
+  constructor(status, text) {
+    super(`the service answered ${status}: ${text}`);
+    this.code = /"code":\s*"(\w+)"/.exec(text)?.[1];
   }
 }
 
@@ -49,7 +48,7 @@ async function ask(method, path, body, headers = {}) {
       });
       const text = await answer.text();
       if (answer.ok) return JSON.parse(text);
-      if (![429, 502, 503, 504].includes(answer.status)) throw new Problem(text);
+      if (![429, 502, 503, 504].includes(answer.status)) throw new Problem(answer.status, text);
     } catch (error) {
       if (error instanceof Problem) throw error;
     }
